@@ -87,6 +87,10 @@ private:
       const Cause cause = cause_of(fault);
       if (cause != Cause::Denied)
         return refused("target", fault, cause, date);
+      if (config_.target.may_be_void())
+        return failed("target",
+                      "it is not known whether " + name + " is there, and AWS drops events for a bus that is not",
+                      std::string("Allow ") + right_to_ask(config_.target.service) + ".");
       probe_.passed("target", "the sink's identity may not ask whether " + name + " is there",
                     std::string("Events need no right to ask; for this check allow ") +
                         right_to_ask(config_.target.service) + ".");

@@ -29,7 +29,7 @@ HttpCall Protocol::call(const std::vector<HttpMessage> &messages) const {
   if (config_->target.may_be_void() && now >= ask_at_) {
     content = question(config_->target);
     if (ask_at_ != Clock::time_point()) /* the bus was there: the other requests go on meanwhile */
-      ask_at_ = now + known_for;
+      ask_at_ = now + std::min<Clock::duration>(known_for, config_->peer.timeout); /* if no answer comes */
   } else {
     std::vector<const Fields *> entries;
     entries.reserve(messages.size());
@@ -49,10 +49,15 @@ bool Protocol::may_send(const HttpTransfer &answer) const {
   const Target &target = config_->target;
   const Fault fault = fault_of(target, {answer.status(), body, answer.header("x-amzn-errortype")});
   const bool denied = !fault.is_none() && cause_of(fault) == Cause::Denied;
-  if (denied && std::exchange(may_ask_, false))
-    reporter_->log(OB_LOG_WARNING,
-                   "it is not known whether " + target.name + " is there, because the sink may not ask: allow " +
-                       right_to_ask(target.service) + "; AWS drops events for a bus that is not there");
+  if (denied && std::exchange(may_ask_, false)) {
+    const std::string unknown = "it is not known whether " + target.name +
+                                " is there, because the sink may not ask: allow " + right_to_ask(target.service) +
+                                "; AWS drops events for a bus that is not there";
+    reporter_->log(OB_LOG_WARNING, unknown);
+    reporter_->degraded(unknown);
+  } else if (!denied && !std::exchange(may_ask_, true)) {
+    reporter_->degraded("");
+  }
   const bool there = fault.is_none() || denied;
   ask_at_ = there ? Clock::now() + known_for : Clock::time_point();
   return there;

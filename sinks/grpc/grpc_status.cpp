@@ -15,7 +15,7 @@ namespace outbox::grpc {
 namespace {
 
 constexpr size_t longest_text = 1000;
-constexpr int64_t longest_delay_ms = 3'600'000; /* that a server may ask for */
+constexpr int64_t shortest_delay_ms = 1000, longest_delay_ms = 3'600'000; /* that a server may ask for */
 
 int digit(char c) {
   return c >= '0' && c <= '9' ? c - '0' : (c | 0x20) >= 'a' && (c | 0x20) <= 'f' ? (c | 0x20) - 'a' + 10 : -1;
@@ -65,11 +65,12 @@ int64_t retry_delay_ms(std::string_view base64) {
   return -1;
 }
 
-/* What the server asks for, by the trailer of gRPC's retries or by the detail of Google's error model. */
+/* What the server asks for, if that is long enough not to use up all attempts at once; by the trailer of gRPC's
+ * retries or by the detail of Google's error model. */
 int64_t asked_delay_ms(const HttpTransfer &answer) {
   const int64_t pushback = number(field(answer, "grpc-retry-pushback-ms"), -1);
   const int64_t delay = pushback >= 0 ? pushback : retry_delay_ms(field(answer, "grpc-status-details-bin"));
-  return std::min(delay, longest_delay_ms);
+  return delay < shortest_delay_ms ? -1 : std::min(delay, longest_delay_ms);
 }
 
 /* gRPC's own libraries refuse a message by its size with RESOURCE_EXHAUSTED, which is otherwise an overload. */

@@ -72,7 +72,7 @@ def test_a_bus_that_was_deleted(db, moto, front, name):
 
 
 def test_a_bus_that_may_not_be_asked_for(db, moto, front, name):
-    """Events are sent; the server's log says what nobody can see."""
+    """Events are sent; the state, the probe and the server's log say what nobody can see."""
     queue = moto.queue(name)
     db.aws_sink("aws", front.url, event_bus=moto.bus(name, queue))
     front.answer = lambda request: error("AccessDeniedException", "not authorized to perform: events:DescribeEventBus") if request.operation == "DescribeEventBus" else None
@@ -80,6 +80,8 @@ def test_a_bus_that_may_not_be_asked_for(db, moto, front, name):
     queue.read(20)
     all_is_sent(db)
     assert "allow events:DescribeEventBus" in db.pg.log.read_text()
+    state_is(db, "degraded", "DescribeEventBus")
+    assert db.sql("SELECT ok FROM outbox.probe('aws') WHERE step = 'target'") == [(False,)]
 
 
 @pytest.mark.parametrize("kind, code", [("topic", "NotFound"), ("bus", "ResourceNotFound")])

@@ -25,6 +25,8 @@ void check_kind_fits(const std::string &kind, const ob_sink_kind *library, int p
     throw refuse("was built for another version of PostgreSQL",
                  "It was built for " + std::to_string(library->pg_version / 10000) + ", the server is " +
                      std::to_string(pg_version / 10000) + ".");
+  if (!library->name || !library->version)
+    throw refuse("has no name", "");
   if (kind != library->name)
     throw refuse("contains no kind of that name",
                  "It contains \"" + std::string(library->name) + "\" of version " + library->version + ".");

@@ -38,13 +38,12 @@ struct PeerHistory {
 /* What the request may do with a kept connection, which the peer can close at any moment: whether it has read the
  * request first is not known. In this order, if a request has several events. */
 enum class KeptConnection {
-  FREE,    /* use it; if it breaks without an answer, that costs no attempt */
-  COUNTED, /* use it; if it breaks, that costs an attempt: the event has failed before, and may be the cause */
-  NONE     /* the event's last delivery ended so */
+  FREE, /* use it; if it breaks without an answer, that costs no attempt */
+  NONE  /* the event has failed before: on a new connection it is seen whether it is the cause */
 };
 
 inline KeptConnection kept_connection_for(const ob_event &event) {
-  return !event.failed ? KeptConnection::FREE : event.attempt > 1 ? KeptConnection::COUNTED : KeptConnection::NONE;
+  return event.failed ? KeptConnection::NONE : KeptConnection::FREE;
 }
 
 /* Immutable once it is parsed, but for the history. */

@@ -259,12 +259,12 @@ curl_socket_t HttpTransfer::open_socket(void *self, curlsocktype, curl_sockaddr 
 /* Checks a reused connection, which may have been opened by a sink with other permissions. */
 int HttpTransfer::before_request(void *self, char *remote, char *, int, int) {
   auto *transfer = static_cast<HttpTransfer *>(self);
+  if (transfer->stops_repeat())
+    return CURL_PREREQFUNC_ABORT;
   if (!transfer->may_connect<const char *>(remote)) {
     transfer->socket_allowed_ = false;
     return CURL_PREREQFUNC_ABORT;
   }
-  if (transfer->stops_repeat())
-    return CURL_PREREQFUNC_ABORT;
   transfer->requested_ = true;
   return CURL_PREREQFUNC_OK;
 }

@@ -108,9 +108,10 @@ static bool load(const char *kind, Oid validator, const char *file, ob_error *er
     FreeErrorData(raised);
   }
   PG_END_TRY();
+  const bool registered = loaded && ob_kind_register(kind, library, PG_VERSION_NUM, error); /* calls it */
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   crash_mark_remove(validator);
-  return loaded && ob_kind_register(kind, library, PG_VERSION_NUM, error);
+  return registered;
 }
 
 static MissingKind **find_missing(const char *kind) {

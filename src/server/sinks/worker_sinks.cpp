@@ -282,14 +282,14 @@ static ob_sink *open_handle(const SinkEntry *entry, ob_error *error) {
 
   memset(error, 0, sizeof(*error));
   kind_library_retry(sink->kind);
-  if (!owner_may(sink, error))
-    return NULL;
   if (!crash_mark_leave(sink->oid)) {
     crash_mark_error(error);
     return NULL;
   }
-  ob_sink *handle = ob_sink_open(engine, sink->name, sink->kind, given->options, given->n_options, given->mapping,
-                                 given->n_mapping, error);
+  ob_sink *handle = NULL;
+  if (owner_may(sink, error))
+    handle = ob_sink_open(engine, sink->name, sink->kind, given->options, given->n_options, given->mapping,
+                          given->n_mapping, error);
   crash_mark_remove(sink->oid);
   return handle;
 }

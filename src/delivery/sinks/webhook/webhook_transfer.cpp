@@ -53,7 +53,7 @@ Verdict WebhookTransfer::verdict(CURLcode code) const {
 
 std::string WebhookTransfer::acknowledgement() const {
   constexpr size_t longest = 100;
-  const std::string id = header("X-Request-Id");
+  const std::string id = config_->without_secrets(header("X-Request-Id"), request_);
   return "HTTP " + std::to_string(status()) + (id.empty() ? "" : ", X-Request-Id " + id.substr(0, longest));
 }
 
