@@ -97,6 +97,7 @@ CREATE TABLE IF NOT EXISTS outbox.events_failed PARTITION OF outbox.events (
 ) FOR VALUES IN ('FAILED');
 CREATE INDEX IF NOT EXISTS events_failed_key ON outbox.events_failed (sink, pg_catalog.hashtextextended(partition_key, 0), position);
 CREATE INDEX IF NOT EXISTS events_failed_id ON outbox.events_failed (id);
+CREATE INDEX IF NOT EXISTS events_failed_at ON outbox.events_failed (sink, last_attempt_at);
 COMMENT ON TABLE outbox.events_failed IS 'Dead letters: events whose attempts are used up, or that can never be sent. They stay until a user acts.';
 
 CREATE TABLE IF NOT EXISTS outbox.events_sent PARTITION OF outbox.events FOR VALUES IN ('SENT') PARTITION BY RANGE (sent_at);

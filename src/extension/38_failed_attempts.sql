@@ -46,18 +46,23 @@ $$;
 COMMENT ON FUNCTION outbox_internal.has_room_for_failures() IS
   'Whether today''s failed attempts take less than a gigabyte. Above that no more are kept, so that a storm of failures cannot fill the disk.';
 
+-- A table with the failures of a former turn begins with them. Each is emptied the day before its turn, or late after a stop.
 CREATE OR REPLACE FUNCTION outbox_internal.expire_failures() RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET lock_timeout = '100ms'
 AS $$
 DECLARE
-  tomorrow text := format('outbox_internal.failed_attempts_%s', outbox_internal.failure_day(clock_timestamp() + interval '1 day'));
+  part text;
+  oldest timestamptz;
 BEGIN
-  IF pg_relation_size(tomorrow) > 0 THEN
-    EXECUTE format('TRUNCATE %s', tomorrow);
-  END IF;
+  FOR part IN SELECT format('outbox_internal.failed_attempts_%s', outbox_internal.failure_day(clock_timestamp() + n * interval '1 day')) FROM generate_series(0, 1) AS n LOOP
+    EXECUTE format('SELECT ended_at FROM %s LIMIT 1', part) INTO oldest;
+    IF oldest < clock_timestamp() - interval '2 days' THEN
+      EXECUTE format('TRUNCATE %s', part);
+    END IF;
+  END LOOP;
 EXCEPTION WHEN lock_not_available THEN
   NULL; -- somebody is reading it: the next run tries again
 END
 $$;
 COMMENT ON FUNCTION outbox_internal.expire_failures() IS
-  'Part of outbox.run_maintenance(): empties the table of tomorrow''s failed attempts, which has those of a week ago.';
+  'Part of outbox.run_maintenance(): empties the tables of today''s and tomorrow''s failed attempts, if they have those of a week ago.';

@@ -67,6 +67,7 @@ BEGIN
     END IF;
   END LOOP;
 
+  PERFORM outbox_internal.expire_failures(); -- a dump has none of them
   IF restoring THEN
     RETURN done;
   END IF;
@@ -84,7 +85,6 @@ BEGIN
   -- Leases that are long over end with the next claim; those of events and sinks that are gone, here.
   DELETE FROM outbox.leases WHERE ctid = ANY (ARRAY(
     SELECT l.ctid FROM outbox.leases AS l WHERE l.lease_until < clock_timestamp() - interval '1 day' FOR UPDATE SKIP LOCKED));
-  PERFORM outbox_internal.expire_failures();
   RETURN done + outbox_internal.drop_processed_partitions();
 END
 $$;

@@ -4,10 +4,10 @@
 CREATE OR REPLACE FUNCTION outbox_internal.story_why_not(sink text, aggregate_type text, event_type text, headers jsonb) RETURNS text
 LANGUAGE sql STABLE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
 AS $$
-  SELECT coalesce('its option ' || r.option || ' is ' || (
+  SELECT CASE WHEN r.option IS NULL THEN 'it takes such events and has none with this id: it was delivered there and deleted, or enqueued for named sinks, or the sink is newer'
+    ELSE 'its option ' || r.option || ' is ' || coalesce((
       SELECT quote_literal(o.option_value) FROM pg_foreign_server AS s CROSS JOIN LATERAL pg_options_to_table(s.srvoptions) AS o
-      WHERE s.srvname = story_why_not.sink AND o.option_name = r.option),
-    'it takes such events and has none with this id: it was delivered there and deleted, or enqueued for named sinks, or the sink is newer')
+      WHERE s.srvname = story_why_not.sink AND o.option_name = r.option), 'not set, and a type that begins with "outbox." goes only to sinks that name it') END
   FROM (SELECT outbox_internal.route_refusal(story_why_not.sink, story_why_not.aggregate_type, story_why_not.event_type, story_why_not.headers) AS option) AS r
 $$;
 COMMENT ON FUNCTION outbox_internal.story_why_not(text, text, text, jsonb) IS 'Part of outbox.story(): why a sink has no row of an event.';
@@ -23,7 +23,9 @@ DECLARE
   target record;
 BEGIN
   SELECT p.*, p.ctid AS place INTO event FROM outbox.events_pending AS p WHERE p.position = pending;
-  IF event.origin <> (SELECT l.origin FROM outbox.library() AS l) THEN
+  IF NOT FOUND THEN
+    RETURN 'nothing any more: it has just ended';
+  ELSIF event.origin <> (SELECT l.origin FROM outbox.library() AS l) THEN
     RETURN 'outbox.adopt(): it was enqueued in another cluster or database';
   ELSIF event.sink IS NULL THEN
     RETURN CASE WHEN event.last_error IS NOT NULL THEN 'its routing, which failed: ' || event.last_error

@@ -24,7 +24,8 @@ AS $$
     FROM sinks AS k WHERE k.match IS NOT NULL AND k.number <= 10)
   SELECT outbox_internal.doctor_comment(concat_ws(' ', 'choose who is to get these events.',
     'One of these statements adds their type to a sink, which then gets all events of it, of every tenant: ' || t.list,
-    CASE WHEN t.n > 0 AND t.list IS NULL THEN 'No sink can name this type: a comma, * or ? has a meaning in the options events and aggregates.' END,
+    CASE WHEN t.list IS NULL AND doctor_candidates.event_type LIKE 'outbox.%' THEN 'A type that begins with outbox. goes only to sinks whose option events names it.'
+         WHEN t.n > 0 AND t.list IS NULL THEN 'No sink can name this type: a comma, * or ? has a meaning in the options events and aggregates.' END,
     'These sinks choose by header, and get only events whose headers fit: ' || h.list || '.',
     CASE WHEN doctor_candidates.event_type !~ '[,*?[:cntrl:]]|^\s|\s$' THEN
       format('A new sink for them alone: CREATE SERVER new_sink FOREIGN DATA WRAPPER outbox_kafka OPTIONS (bootstrap_servers ''localhost:9092'', events %L);', doctor_candidates.event_type) END,

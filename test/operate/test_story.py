@@ -110,6 +110,6 @@ def test_a_program_that_claims(db):
 
 def test_failures_of_a_week_ago_leave(db, receiver):
     db.sql("""INSERT INTO outbox_internal.failed_attempts (day, event_id, position, sink, attempt, ended_at, error)
-              SELECT outbox_internal.failure_day(now() + n * interval '1 day'), gen_random_uuid(), 1, 'crm', 1, now(), 'x' FROM generate_series(0, 1) AS n""")
+              SELECT outbox_internal.failure_day(now() + n * interval '1 day'), gen_random_uuid(), 1, 'crm', 1, now() - n * interval '7 days', 'x' FROM generate_series(0, 1) AS n""")
     db.sql("SELECT outbox.run_maintenance()")
     assert db.value("SELECT count(*) FROM outbox_internal.failed_attempts") == 1, "only tomorrow's table is emptied"

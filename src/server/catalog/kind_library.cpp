@@ -109,8 +109,8 @@ static bool load(const char *kind, Oid validator, const char *file, ob_error *er
   }
   PG_END_TRY();
   const bool registered = loaded && ob_kind_register(kind, library, PG_VERSION_NUM, error); /* calls it */
+  crash_mark_remove(validator); /* first: a SIGQUIT that waits is no crash of the kind's */
   pthread_sigmask(SIG_SETMASK, &before, NULL);
-  crash_mark_remove(validator);
   return registered;
 }
 

@@ -23,6 +23,8 @@
 
 #include "dispatch/sink_share.h"
 
+#include <signal.h>
+
 #include <algorithm>
 
 extern "C" {
@@ -287,10 +289,14 @@ static ob_sink *open_handle(const SinkEntry *entry, ob_error *error) {
     return NULL;
   }
   ob_sink *handle = NULL;
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before); /* a SIGQUIT meanwhile is no crash of the sink's */
   if (owner_may(sink, error))
     handle = ob_sink_open(engine, sink->name, sink->kind, given->options, given->n_options, given->mapping,
                           given->n_mapping, error);
   crash_mark_remove(sink->oid);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
   return handle;
 }
 
