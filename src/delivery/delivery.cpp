@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cassert>
 #include <chrono>
 #include <cstring>
 #include <system_error>
@@ -79,9 +80,11 @@ public:
   Engines &operator=(const Engines &) = delete;
 
   int fd() const { return epoll_fd_; }
+  bool is_callers_thread() const noexcept { return caller_.is_current(); }
 
   /* Throws if it cannot be made. */
   ob_engine *of(const ob_sink_kind &library) {
+    assert(is_callers_thread());
     for (const Part &part : parts_)
       if (part.library == &library)
         return part.engine;
@@ -103,6 +106,7 @@ public:
 
   /* Each call begins with another engine, so that none waits for the others. */
   size_t collect(ob_completion *out, size_t max) {
+    assert(is_callers_thread());
     size_t n = 0;
     first_++;
     for (size_t i = 0; i < parts_.size() && n < max; i++) {
@@ -122,7 +126,7 @@ public:
     const Clock::time_point deadline = Clock::now() + timeout;
     bool gone = true;
     for (const Part &part : parts_) {
-      auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now());
+      auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
       gone &= part.library->engine_close(part.engine, static_cast<int>(std::max<int64_t>(0, left.count())));
     }
     return gone;
@@ -133,6 +137,7 @@ private:
     const ob_sink_kind *library;
     ob_engine *engine;
   };
+  const OwnThread caller_;
   std::vector<Part> parts_;
   size_t first_ = 0;
   int epoll_fd_;

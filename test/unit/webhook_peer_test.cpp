@@ -87,7 +87,7 @@ TEST(WebhookPeer, SurplusAnswersAreNotTakenForTheNext) {
     WebhookHarness crm(WebhookHarness::local(peer));
     for (int n = 1; n <= 5; ++n) {
       Completion completion = crm.send(TestEvent(static_cast<uint64_t>(n), 1));
-      EXPECT_EQ(completion.outcome, Outcome::Sent) << completion.error;
+      ASSERT_EQ(completion.outcome, Outcome::Sent) << completion.error;
       while (later.count() > 0 && surplus < n)
         std::this_thread::sleep_for(milliseconds(1));
     }

@@ -248,11 +248,15 @@ void HttpLoop::wait() {
 }
 
 /* Shuts down an idle connection on which data or its end arrived: libcurl would take the data for the response to the
- * next request. After the shutdown libcurl finds the connection dead. Returns false if the socket is not idle. */
+ * next request. After the shutdown libcurl finds the connection dead, if no data are left. Returns false if the
+ * socket is not idle. */
 bool HttpLoop::end_idle(int fd) {
   if (idle_.erase(fd) == 0)
     return false;
   (void)shutdown(fd, SHUT_RDWR);
+  char data[4096];
+  for (int i = 0; i < 16 && recv(fd, data, sizeof(data), MSG_DONTWAIT) > 0; i++)
+    ;
   (void)epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, fd, nullptr);
   return true;
 }
