@@ -53,7 +53,7 @@ BEGIN
           outbox_internal.doctor_comment(format('give it the correct password, and its events are sent: ALTER USER MAPPING FOR PUBLIC SERVER %I OPTIONS (SET sasl_password ''…''); '
             'this shows each step: SELECT * FROM outbox.probe(%L);', s.name, s.name))
         WHEN s.last_error LIKE 'crashed twice %' THEN
-          format('SELECT outbox.resume(%L); -- after the installation of a build that does not crash. No event is lost, and no attempt is spent', s.name)
+          format('SELECT outbox.resume(%L); -- when the cause is gone; after the installation of another build it is opened by itself. No event is lost, and no attempt is spent', s.name)
         WHEN s.last_error LIKE 'the library of sink kind %' THEN
           'SELECT pg_terminate_backend(pid) FROM outbox.workers; -- after the installation of the library that was built for this outbox and PostgreSQL. '
           'No event is lost, and no attempt is spent'

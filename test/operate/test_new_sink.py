@@ -282,6 +282,14 @@ def test_a_kind_that_crashes_when_it_is_opened_stops_after_the_second_crash(db, 
     all_written(place, [late], db)
     assert db.value("SELECT outbox.resume('audit')") is False
 
+    cause.touch()
+    db.sql("ALTER SERVER audit OPTIONS (ADD max_attempts '9')")  # opens it anew
+    wait_until(is_stopped, 120, lambda: db.pg.logged(since)[-2000:])
+    late = db.enqueue("Order", "9", "order.late")
+    put(tree / "outbox_file.so", installation)  # another build starts the sink by itself
+    all_written(place, [late], db)
+    assert db.pg.logged(since).count("was terminated by signal 6") == 4
+
 
 def test_a_replaced_library_is_loaded_by_a_new_worker(db, tree, installation, place):
     old = db.sql("SELECT pid FROM outbox.workers")

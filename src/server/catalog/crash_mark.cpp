@@ -6,6 +6,7 @@
 #include "server/catalog/crash_mark.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 extern "C" {
@@ -25,13 +26,18 @@ static void name_mark(char path[MAXPGPATH], Oid object, int index) {
   snprintf(path, MAXPGPATH, "pg_stat/outbox_calling.%u.%u.%d", MyDatabaseId, object, index);
 }
 
-/* How many calls have not ended. */
-static int read_mark(const char *path) {
+static bool is_before(const struct timespec *a, const struct timespec *b) {
+  return a->tv_sec != b->tv_sec ? a->tv_sec < b->tv_sec : a->tv_nsec < b->tv_nsec;
+}
+
+/* How many calls have not ended. A mark from before `since` is of another build. */
+static int read_mark(const char *path, const struct timespec *since) {
   char digit = '0';
+  struct stat written;
   const int fd = open(path, O_RDONLY | O_CLOEXEC);
 
   if (fd >= 0) {
-    if (read(fd, &digit, 1) != 1)
+    if (read(fd, &digit, 1) != 1 || fstat(fd, &written) != 0 || (since && is_before(&written.st_mtim, since)))
       digit = '0';
     close(fd);
   }
@@ -52,11 +58,11 @@ void crash_marks_init(int worker_index) {
   own_index = worker_index;
 }
 
-bool crash_mark_leave(Oid object) {
+bool crash_mark_leave(Oid object, const struct timespec *installed) {
   char path[MAXPGPATH];
 
   name_mark(path, object, Max(own_index, 0));
-  const int calls = read_mark(path);
+  const int calls = read_mark(path, installed);
   if (calls >= MOST_CRASHES)
     return false;
   if (own_index >= 0)
@@ -71,7 +77,8 @@ void crash_mark_error(ob_error *error) {
   strlcpy(error->message, "crashed twice while it was opened", sizeof(error->message));
   strlcpy(error->detail, "Each crash of a worker restarts the server.", sizeof(error->detail));
   strlcpy(error->hint,
-          "Install a build of its kind that does not crash. Then: SELECT outbox.resume('name of the sink');",
+          "Install a build of its kind that does not crash: the sink is then opened by itself. To open it without "
+          "one: SELECT outbox.resume('name of the sink');",
           sizeof(error->hint));
 }
 
@@ -90,7 +97,7 @@ bool crash_marks_forget(Oid object) {
   for (int index = 0; index < OUTBOX_MAX_WORKERS; index++) {
     char path[MAXPGPATH];
     name_mark(path, object, index);
-    had_crashed |= read_mark(path) >= MOST_CRASHES;
+    had_crashed |= read_mark(path, NULL) >= MOST_CRASHES;
     (void)unlink(path);
   }
   return had_crashed;

@@ -1,9 +1,12 @@
 /*
  * crash_mark.h: keeps code of a kind of sink that crashes from restarting the cluster for ever. A worker leaves a
  * mark while it calls such code; a mark that is still there in a later worker was left by a crash. After the second
- * crash the code is not called again until outbox.resume().
+ * crash the code is not called again until another build of it is installed, or until outbox.resume(). Code in
+ * outbox.so needs no mark.
  */
 #pragma once
+
+#include <time.h>
 
 #include "server/base/server.h"
 
@@ -13,9 +16,10 @@
 void crash_marks_init(int worker_index);
 
 /* Before code is called on behalf of `object`, a server or a validator, of this database. Returns false when that has
- * crashed twice: do not call it. Otherwise crash_mark_remove() must follow. */
-bool crash_mark_leave(Oid object);
-/* What to report then. */
+ * crashed twice since `installed`, the time when its library was installed (NULL = not known: since any time): do not
+ * call it. Otherwise crash_mark_remove() must follow. */
+bool crash_mark_leave(Oid object, const struct timespec *installed);
+/* The error of an object that has crashed twice. */
 void crash_mark_error(ob_error *error);
 void crash_mark_remove(Oid object);
 

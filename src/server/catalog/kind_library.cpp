@@ -17,6 +17,7 @@
 
 extern "C" {
 #include "access/xact.h"
+#include "miscadmin.h"
 #include "utils/memutils.h"
 }
 
@@ -32,6 +33,7 @@ static MissingKind *missing = NULL; /* in TopMemoryContext, for the life of the 
 /* A file that was loaded, as it was then. */
 typedef struct LoadedFile {
   struct LoadedFile *next;
+  char kind[NAMEDATALEN];
   struct stat was;
   char path[MAXPGPATH];
 } LoadedFile;
@@ -39,17 +41,18 @@ static LoadedFile *loaded_files = NULL; /* in TopMemoryContext */
 static const int WRITTEN_FOR_S = 2;     /* a file that has not changed for so long is complete */
 
 /* Also one that does not fit: it is kept as well. */
-static void remember_file(void *handle) {
+static void remember_file(const char *kind, void *handle) {
   struct link_map *info;
   struct stat now;
 
   if (dlinfo(handle, RTLD_DI_LINKMAP, &info) != 0 || stat(info->l_name, &now) != 0)
     return;
   for (const LoadedFile *file = loaded_files; file; file = file->next)
-    if (strcmp(file->path, info->l_name) == 0)
+    if (strcmp(file->kind, kind) == 0 && strcmp(file->path, info->l_name) == 0)
       return;
   LoadedFile *added = (LoadedFile *)MemoryContextAllocZero(TopMemoryContext, sizeof(LoadedFile));
   added->was = now;
+  strlcpy(added->kind, kind, sizeof(added->kind));
   strlcpy(added->path, info->l_name, sizeof(added->path));
   added->next = loaded_files;
   loaded_files = added;
@@ -66,6 +69,22 @@ bool kind_library_replaced(void) {
   return false;
 }
 
+const struct timespec *kind_library_installed(const char *kind) {
+  for (const LoadedFile *file = loaded_files; file; file = file->next)
+    if (strcmp(file->kind, kind) == 0)
+      return &file->was.st_ctim;
+  return NULL;
+}
+
+/* When a file that is not yet loaded was installed. NULL: it is not in PostgreSQL's own folder of libraries. */
+static const struct timespec *installed(const char *file, struct stat *now) {
+  const char *name = strrchr(file, '/');
+  char path[MAXPGPATH];
+
+  snprintf(path, sizeof(path), "%s/%s.so", pkglib_path, name ? name + 1 : file);
+  return stat(path, now) == 0 ? &now->st_ctim : NULL;
+}
+
 static void keep_error(const ErrorData *from, const char *kind, ob_error *error) {
   error->kind = OB_INTERNAL;
   snprintf(error->message, sizeof error->message, "the library of sink kind \"%s\" cannot be loaded", kind);
@@ -80,9 +99,10 @@ static bool load(const char *kind, Oid validator, const char *file, ob_error *er
   MemoryContext caller = CurrentMemoryContext;
   volatile bool loaded = false;
   const ob_sink_kind *volatile library = NULL;
+  struct stat now;
   sigset_t all, before;
 
-  if (!crash_mark_leave(validator)) {
+  if (!crash_mark_leave(validator, installed(file, &now))) {
     crash_mark_error(error);
     return false;
   }
@@ -92,7 +112,7 @@ static bool load(const char *kind, Oid validator, const char *file, ob_error *er
   {
     void *handle;
     ob_kind_init init = (ob_kind_init)(void *)load_external_function(file, OB_KIND_INIT, false, &handle);
-    remember_file(handle);
+    remember_file(kind, handle);
     if (init == NULL)
       ereport(ERROR, (errcode(ERRCODE_UNDEFINED_FUNCTION),
                       errmsg("could not find function \"%s\" in file \"%s\"", OB_KIND_INIT, file)));

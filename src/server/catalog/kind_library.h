@@ -1,6 +1,8 @@
 /* kind_library.h: loads the library of a kind of sink that is an extension of its own. */
 #pragma once
 
+#include <time.h>
+
 #include "server/base/server.h"
 
 /* Loads the file and registers the kind in it, once per process. Never fails: when the library cannot be loaded,
@@ -10,6 +12,10 @@ void kind_library_load(const char *kind, Oid validator, const char *file);
 
 /* Tries again what could not be loaded: the file may be there now. */
 void kind_library_retry(const char *kind);
+
+/* When the file of the kind's library was installed that this process has loaded. NULL: it has loaded none, because
+ * the kind is in outbox.so, or is not available. */
+const struct timespec *kind_library_installed(const char *kind);
 
 /* Has another file taken the place of a library that this process has loaded? The process keeps what it has loaded,
  * so only a new one has the new library. False while the new file is being written. */

@@ -10,20 +10,17 @@
 #include "server/base/is_worker.h"
 #include "server/base/settings.h"
 #include "server/catalog/crash_mark.h"
-#include "server/catalog/kind_library.h"
 #include "server/catalog/route.h"
 #include "server/sinks/dispatcher.h"
 #include "server/sinks/shard_handoff.h"
-#include "server/sinks/sink_options.h"
 #include "server/sinks/sink_cursor.h"
 #include "server/sinks/sink_early_retry.h"
+#include "server/sinks/sink_open.h"
 #include "server/sinks/sink_signals.h"
 #include "server/sinks/worker_stops.h"
 #include "server/storage/sql.h"
 
 #include "dispatch/sink_share.h"
-
-#include <signal.h>
 
 #include <algorithm>
 
@@ -37,7 +34,6 @@ extern "C" {
 #include "utils/syscache.h"
 }
 
-static const int REOPEN_PAUSE_MS = 10000;
 static const int CLOSE_GRACE_MS = 1000;
 /* When the worker gives its slot up. An HTTP request is waited for, since its endpoint may still work on it; a broker
  * that has not answered for so long is stalled. */
@@ -56,7 +52,7 @@ static int n_list = 0, max_list = 0;
 static WorkerSink *last_found = NULL; /* most rows have the sink of the row before */
 static bool stale = true;
 
-/* What the next reload or refresh returns. */
+/* The result of the next reload or refresh. */
 static SinkChanges changes;
 
 static SinkChanges take_changes(void) {
@@ -252,13 +248,6 @@ SinkChanges worker_sinks_reload(void) {
   return take_changes();
 }
 
-static bool owner_may(const WorkerSink *sink, ob_error *error) {
-  const SinkOptions *given = &((const SinkEntry *)sink)->given;
-
-  return given->owner_is_superuser ||
-         ob_check_owner(sink->kind, given->options, given->n_options, given->mapping, given->n_mapping, error);
-}
-
 /* The other workers of the database send to the same endpoint. */
 static void share_sink(WorkerSink *sink) {
   ob_sink_share(sink->handle, worker_index, Max(dispatcher().shards.workers(), 1),
@@ -277,71 +266,13 @@ static void share_sinks(void) {
       share_sink(list[i]);
 }
 
-/* Returns NULL with *error filled. */
-static ob_sink *open_handle(const SinkEntry *entry, ob_error *error) {
-  const WorkerSink *sink = &entry->sink;
-  const SinkOptions *given = &entry->given;
-
-  memset(error, 0, sizeof(*error));
-  kind_library_retry(sink->kind);
-  if (!crash_mark_leave(sink->oid)) {
-    crash_mark_error(error);
-    return NULL;
-  }
-  ob_sink *handle = NULL;
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before); /* a SIGQUIT meanwhile is no crash of the sink's */
-  if (owner_may(sink, error))
-    handle = ob_sink_open(engine, sink->name, sink->kind, given->options, given->n_options, given->mapping,
-                          given->n_mapping, error);
-  crash_mark_remove(sink->oid);
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
-  return handle;
-}
-
 static void open_sink(SinkEntry *entry, Moment now) {
-  WorkerSink *sink = &entry->sink;
-  ob_error error;
-
-  OUTBOX_FAULT_POINT("sink.before_open");
-  sink->failed_tries = sink->n_failures = 0;
-  memset(sink->failures, 0, sizeof(sink->failures));
-  sink->handle = open_handle(entry, &error);
-  if (sink->handle) {
-    sink->open_error[0] = '\0';
-    share_sink(sink);
-    if (sink->state != SINK_NEW) /* many events may be waiting */
-      ob_sink_begin_slowly(sink->handle);
-    sink_change_state(sink, SINK_OPEN);
-    OUTBOX_SIGNAL_POINT("sink.opened");
-    return;
-  }
-  if (sink->state != SINK_MISCONFIGURED)
-    sink_change_state(sink, SINK_MISCONFIGURED);
-  sink->reopen_at = moment_after(now, REOPEN_PAUSE_MS);
-  char whole[sizeof(sink->open_error)];
-  strlcpy(whole, error.message, sizeof(whole));
-  if (error.detail[0]) {
-    strlcat(whole, ": ", sizeof(whole));
-    strlcat(whole, error.detail, sizeof(whole));
-  }
-  if (strcmp(sink->open_error, whole) != 0) {
-    strlcpy(sink->open_error, whole, sizeof(sink->open_error));
-    ereport(WARNING,
-            (errmsg("outbox sink \"%s\" cannot be opened: %s", sink->name, error.message),
-             error.detail[0] ? errdetail("%s", error.detail) : 0, error.hint[0] ? errhint("%s", error.hint) : 0));
-  }
+  if (sink_open(engine, &entry->sink, &entry->given, now))
+    share_sink(&entry->sink);
 }
 
 ob_probe *worker_sink_probe(const WorkerSink *sink, int timeout_ms, bool send, const char *topics, ob_error *error) {
-  const SinkOptions *given = &((const SinkEntry *)sink)->given;
-
-  memset(error, 0, sizeof(*error));
-  if (!owner_may(sink, error))
-    return NULL;
-  return ob_probe_start(engine, sink->name, sink->kind, given->options, given->n_options, given->mapping,
-                        given->n_mapping, timeout_ms, send, topics, error);
+  return sink_probe(engine, sink, &((const SinkEntry *)sink)->given, timeout_ms, send, topics, error);
 }
 
 static void drop_entry(int i) {

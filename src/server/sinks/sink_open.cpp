@@ -1,0 +1,88 @@
+/*
+ * sink_open.cpp: the code of a kind that is an extension may crash, and each crash of a worker restarts the server.
+ * So the worker leaves a mark while it opens such a sink (crash_mark.h). The kinds in outbox.so need none, which
+ * saves the two file operations.
+ */
+#include "server/sinks/sink_open.h"
+
+#include "server/base/fault_point.h"
+#include "server/catalog/crash_mark.h"
+#include "server/catalog/kind_library.h"
+
+#include <signal.h>
+
+static const int REOPEN_PAUSE_MS = 10000;
+
+static bool owner_may(const WorkerSink *sink, const SinkOptions *given, ob_error *error) {
+  return given->owner_is_superuser ||
+         ob_check_owner(sink->kind, given->options, given->n_options, given->mapping, given->n_mapping, error);
+}
+
+/* Returns NULL with *error filled. */
+static ob_sink *open_handle(ob_engine *engine, const WorkerSink *sink, const SinkOptions *given, ob_error *error) {
+  memset(error, 0, sizeof(*error));
+  kind_library_retry(sink->kind);
+  const struct timespec *installed = kind_library_installed(sink->kind);
+  if (installed && !crash_mark_leave(sink->oid, installed)) {
+    crash_mark_error(error);
+    return NULL;
+  }
+  ob_sink *handle = NULL;
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before); /* a SIGQUIT meanwhile is no crash of the sink's */
+  if (owner_may(sink, given, error))
+    handle = ob_sink_open(engine, sink->name, sink->kind, given->options, given->n_options, given->mapping,
+                          given->n_mapping, error);
+  if (installed)
+    crash_mark_remove(sink->oid);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  return handle;
+}
+
+static void log_error(WorkerSink *sink, const ob_error *error) {
+  char whole[sizeof(sink->open_error)];
+
+  strlcpy(whole, error->message, sizeof(whole));
+  if (error->detail[0]) {
+    strlcat(whole, ": ", sizeof(whole));
+    strlcat(whole, error->detail, sizeof(whole));
+  }
+  if (strcmp(sink->open_error, whole) == 0)
+    return;
+  strlcpy(sink->open_error, whole, sizeof(sink->open_error));
+  ereport(WARNING,
+          (errmsg("outbox sink \"%s\" cannot be opened: %s", sink->name, error->message),
+           error->detail[0] ? errdetail("%s", error->detail) : 0, error->hint[0] ? errhint("%s", error->hint) : 0));
+}
+
+bool sink_open(ob_engine *engine, WorkerSink *sink, const SinkOptions *given, Moment now) {
+  ob_error error;
+
+  OUTBOX_FAULT_POINT("sink.before_open");
+  sink->failed_tries = sink->n_failures = 0;
+  memset(sink->failures, 0, sizeof(sink->failures));
+  sink->handle = open_handle(engine, sink, given, &error);
+  if (sink->handle == NULL) {
+    if (sink->state != SINK_MISCONFIGURED)
+      sink_change_state(sink, SINK_MISCONFIGURED);
+    sink->reopen_at = moment_after(now, REOPEN_PAUSE_MS);
+    log_error(sink, &error);
+    return false;
+  }
+  sink->open_error[0] = '\0';
+  if (sink->state != SINK_NEW) /* many events may be waiting */
+    ob_sink_begin_slowly(sink->handle);
+  sink_change_state(sink, SINK_OPEN);
+  OUTBOX_SIGNAL_POINT("sink.opened");
+  return true;
+}
+
+ob_probe *sink_probe(ob_engine *engine, const WorkerSink *sink, const SinkOptions *given, int timeout_ms, bool send,
+                     const char *topics, ob_error *error) {
+  memset(error, 0, sizeof(*error));
+  if (!owner_may(sink, given, error))
+    return NULL;
+  return ob_probe_start(engine, sink->name, sink->kind, given->options, given->n_options, given->mapping,
+                        given->n_mapping, timeout_ms, send, topics, error);
+}

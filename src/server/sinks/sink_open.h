@@ -1,0 +1,14 @@
+/* sink_open.h: opens a sink in the delivery library, or starts a probe of it, with the options that the catalog had.
+ */
+#pragma once
+
+#include "server/sinks/sink_options.h"
+#include "server/sinks/worker_sinks.h"
+
+/* The sink becomes SINK_OPEN, or SINK_MISCONFIGURED until `reopen_at`, which returns false: a new error is logged.
+ * Outside a transaction. */
+bool sink_open(ob_engine *engine, WorkerSink *sink, const SinkOptions *given, Moment now);
+
+/* As worker_sink_probe(). */
+ob_probe *sink_probe(ob_engine *engine, const WorkerSink *sink, const SinkOptions *given, int timeout_ms, bool send,
+                     const char *topics, ob_error *error);
