@@ -71,6 +71,7 @@ bool sink_open(ob_engine *engine, WorkerSink *sink, const SinkOptions *given, Mo
     return false;
   }
   sink->open_error[0] = '\0';
+  ob_sink_keep_acknowledgements(sink->handle, sink->common.retention_ms > 0);
   if (sink->state != SINK_NEW) /* many events may be waiting */
     ob_sink_begin_slowly(sink->handle);
   sink_change_state(sink, SINK_OPEN);

@@ -206,6 +206,8 @@ static void reload_one(const RouteSink *route, uint64 reload) {
   entry->given = given;
   strlcpy(sink->kind, route->kind, sizeof(sink->kind));
   (void)sink_common(sink->kind, given.options, given.n_options, &sink->common); /* ob_sink_open() reports an error */
+  if (sink->state == SINK_OPEN) /* outbox.retention may have changed */
+    ob_sink_keep_acknowledgements(sink->handle, sink->common.retention_ms > 0);
   if (sink->fingerprint != fingerprint) {
     /* All rows are read anew: events that were blocked or skipped before may be sent now. */
     sink_cursor_restart(sink);
@@ -340,7 +342,6 @@ SinkChanges worker_sinks_refresh(Now now, bool may_open, bool waits_for_standby)
       open_sink((SinkEntry *)sink, now.moment);
     sink->cursor->set_free_slots(0, 0);
     if (sink->state == SINK_OPEN) {
-      ob_sink_keep_acknowledgements(sink->handle, sink->common.retention_ms > 0);
       ob_sink_get_status(sink->handle, &sink->status);
       sink_signals_count(sink);
       early_retry_look(sink, now.wall);

@@ -7,6 +7,7 @@
 
 #include "server/base/fault_point.h"
 #include "server/base/settings.h"
+#include "server/catalog/kind_library.h"
 #include "server/claim/unrouted.h"
 #include "server/enqueue/unrouted_events.h"
 #include "server/process/worker_error.h"
@@ -23,6 +24,7 @@ extern "C" {
 static const int MAINTAIN_EVERY_MS = 10 * 60 * 1000;
 static const int RETRY_MS = 5000;
 static const int LOOK_EVERY_MS = 10 * 1000;
+static const int LIBRARIES_MS = 10 * 1000;
 
 static const int ROUTE_RETRY_MS = 500;     /* at least */
 static const int ROUTE_TURN_PAUSE_MS = 50; /* another worker routes 1,000 events */
@@ -162,6 +164,15 @@ void maintenance_sinks_changed(void) {
 
 void maintenance_day_missing(void) {
   maintain_at = MOMENT_NONE;
+}
+
+bool maintenance_library_replaced(Moment now) {
+  static Moment looked_at = MOMENT_NONE;
+
+  if (!moment_is_past(looked_at, now, LIBRARIES_MS))
+    return false;
+  looked_at = now;
+  return kind_library_replaced();
 }
 
 Moment maintenance_next_moment(void) {

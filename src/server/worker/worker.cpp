@@ -10,13 +10,10 @@
 #include "server/base/fault_point.h"
 #include "server/base/origin.h"
 #include "server/base/settings.h"
-#include "server/catalog/kind_library.h"
 #include "server/claim/claim.h"
 #include "server/claim/low_watermark.h"
-#include "server/claim/late_commits.h"
 #include "server/claim/unrouted.h"
 #include "server/event/unreadable.h"
-#include "server/inflight/blocking.h"
 #include "server/inflight/dead_letters.h"
 #include "server/inflight/decision_log.h"
 #include "server/inflight/in_flight.h"
@@ -39,6 +36,7 @@
 #include "server/worker/maintenance.h"
 #include "server/worker/probe_worker.h"
 #include "server/worker/submit.h"
+#include "server/worker/worker_sleep.h"
 #include "server/worker/worker_start.h"
 #include "server/worker/worker_wait.h"
 
@@ -54,17 +52,9 @@ extern "C" {
 #include "utils/snapmgr.h"
 }
 
-/* Completions are collected at this interval while a sink has more events to claim than room for them. */
-static const int COLLECT_MS = 3;
 static const int START_PAUSE_MS = 200;
 /* On exit, recordable rows are looked for among those that cannot be recorded for this time at most. */
 static const int LAST_RECORDING_MS = 2000;
-/* The longest sleep while an event waits for a wall time, because the clock may be set. */
-static const long CLOCK_CHECK_MS = 5000;
-/* The longest sleep while events wait until the WAL of recordings is safe: nothing tells the worker of it. */
-static const long WAL_CHECK_MS = 100;
-/* How often the files of loaded libraries are looked at. */
-static const int LIBRARIES_MS = 10000;
 
 extern "C" PGDLLEXPORT void outbox_worker_main(Datum argument);
 
@@ -123,13 +113,6 @@ static bool claim_was_full(bool claim) {
   const dispatch::Round &round = dispatcher().round;
 
   return dispatcher().places_exhausted || (claim && (round.free_events <= 0 || round.free_bytes <= 0));
-}
-
-static bool any_sink_starved(void) {
-  for (WorkerSink *sink : worker_sinks_all())
-    if (sink->cursor->has_backlog() && !sink_is_stopped(sink->state))
-      return true;
-  return false;
 }
 
 /* The transaction of a round, and the submit after it. Returns true when more events can be claimed at once. */
@@ -218,42 +201,8 @@ static bool round_trip(Now now, bool record_wanted, bool claim) {
 
 /* ---- the loop ---------------------------------------------------------------------------------------------- */
 
-static bool any_sink_can_claim(TimestampTz now) {
-  for (WorkerSink *sink : worker_sinks_all())
-    if (sink->cursor->free_slots() > 0 &&
-        (sink->cursor->has_backlog() || blocked_keys().any_draining(sink->oid) || late_commits_can_go_on(sink) ||
-         sink->cursor->early_retry.going() || sink->cursor->due.next() <= now))
-      return true;
-  return false;
-}
-
 static bool may_claim(Moment now) {
   return now >= dispatcher().linger.until() && !submit_waits() && now >= worker_pause_end(TASK_CLAIM);
-}
-
-/* How long the worker may sleep if its latch is not set, in milliseconds. */
-static long sleep_time(Now clock) {
-  const Moment now = clock.moment;
-  long ms = submit_waits()  ? submit_pause_ms(now)
-            : claims_wanted ? 0
-                            : milliseconds_until(now, moment_after(polled_at, setting_poll_interval));
-
-  if (!submit_waits()) {
-    TimestampTz due = in_flight_is_full() ? DT_NOEND : worker_sinks_next_due();
-    if (due != DT_NOEND) /* the clock may be set */
-      ms = Min(ms, Min(milliseconds_until(now, moment_of_wall(clock, due)), CLOCK_CHECK_MS));
-    if (in_flight_waits_for_wal() && any_sink_can_claim(clock.wall))
-      ms = Min(ms, WAL_CHECK_MS);
-    ms = Min(ms, milliseconds_until(now, worker_sinks_next_moment(now)));
-    ms = Min(ms, milliseconds_until(now, dispatcher().locked_rows.next_moment()));
-  }
-  ms = Min(ms, milliseconds_until(now, maintenance_next_moment()));
-  ms = Min(ms, milliseconds_until(now, shards_next_moment()));
-  if (now < dispatcher().linger.until()) /* commits do not wake the worker before */
-    ms = milliseconds_until(now, dispatcher().linger.until());
-  /* After an error, its pause is the shortest sleep. */
-  ms = Max(ms, milliseconds_until(now, worker_pause_end(TASK_CLAIM)));
-  return Min(ms, milliseconds_until(now, Max(dispatcher().recording.next_moment(), worker_pause_end(TASK_RECORD))));
 }
 
 /* For the log. A string literal. */
@@ -272,19 +221,6 @@ static void reload_settings(void) {
   }
   worker_sinks_settings_changed();
   claims_wanted = true;
-}
-
-/* Of the files of kinds of sink. */
-static void look_for_replaced_libraries(Moment now) {
-  static Moment looked_at = MOMENT_NONE;
-
-  if (!moment_is_past(looked_at, now, LIBRARIES_MS))
-    return;
-  looked_at = now;
-  if (kind_library_replaced()) {
-    ShutdownRequestPending = true;
-    why_told_to_end = "restarts because the library of a kind of sink was replaced";
-  }
 }
 
 static void report_activity(void) {
@@ -392,7 +328,10 @@ static void one_loop(void) {
   low_watermark_publish(now, rescan_wanted);
   OUTBOX_FAULT_POINT("loop.end");
   sink_log_flush(now, false);
-  look_for_replaced_libraries(now);
+  if (maintenance_library_replaced(now)) {
+    ShutdownRequestPending = true;
+    why_told_to_end = "restarts because the library of a kind of sink was replaced";
+  }
   report_activity();
 }
 
@@ -416,14 +355,8 @@ static const char *waits_for(Moment now) {
 static void wait_for_something(void) {
   const Now clock = now_read();
   const Moment now = clock.moment;
-  long ms = sleep_time(clock);
+  const long ms = worker_sleep_ms(clock, claims_wanted, polled_at);
 
-  /* While completions are collected for one recording, further ones do not wake the worker; they are collected at
-   * intervals. */
-  if (dispatcher().recording.is_gathering() && any_sink_starved())
-    ms = Min(ms, COLLECT_MS);
-  ms = Min(ms, milliseconds_until(now, idle_exit_next_moment(now)));
-  ms = Min(ms, milliseconds_until(now, sink_log_next_moment()));
   decision_log_round(in_flight().count(), ms, waits_for(now));
   worker_wait(ms, !dispatcher().recording.is_gathering(), in_flight().count() > 0);
   reload_settings();
