@@ -98,27 +98,25 @@ bool route_by_headers(void) {
   return by_header != NULL;
 }
 
-bool route_globs_match(char *const *globs, const char *text) {
+bool route_globs_match(char *const *globs, const char *text, const char *prefix) {
+  const size_t length = strlen(prefix);
+
   for (; *globs; globs++)
-    if (strcmp(*globs, "*") == 0 || fnmatch(*globs, text, 0) == 0)
+    if ((length == 0 || strncmp(*globs, prefix, length) == 0) &&
+        (strcmp(*globs, "*") == 0 || fnmatch(*globs, text, 0) == 0))
       return true;
   return false;
 }
 
-/* Operator events go only to the sinks that name them, so that a sink which takes every event gets none. */
-static bool takes_event_type(const RouteSink *sink, const char *event_type) {
-  static const char prefix[] = "outbox.";
+/* As route_refusal(). Operator events go only to the sinks that name them, so that a sink which takes every event
+ * gets none. */
+static const char *type_refusal(const RouteSink *sink, const RouteEvent *event) {
+  static const char operators[] = "outbox.";
+  const bool is_operators = strncmp(event->event_type, operators, strlen(operators)) == 0;
 
-  if (strncmp(event_type, prefix, strlen(prefix)) != 0)
-    return route_globs_match(sink->events, event_type);
-  for (char *const *glob = sink->events; *glob; glob++)
-    if (strncmp(*glob, prefix, strlen(prefix)) == 0 && fnmatch(*glob, event_type, 0) == 0)
-      return true;
-  return false;
-}
-
-static bool takes_types(const RouteSink *sink, const RouteEvent *event) {
-  return takes_event_type(sink, event->event_type) && route_globs_match(sink->aggregates, event->aggregate_type);
+  return !route_globs_match(sink->events, event->event_type, is_operators ? operators : "") ? "events"
+         : !route_globs_match(sink->aggregates, event->aggregate_type, "")                  ? "aggregates"
+                                                                                            : NULL;
 }
 
 static bool has_header(const RouteEvent *event, const ob_match *wanted) {
@@ -138,9 +136,7 @@ static bool has_headers(const RouteEvent *event, const RouteSink *sink) {
 const char *route_refusal(const RouteSink *sink, const RouteEvent *event) {
   if (sink->by_headers && (sink->n_headers == 0 || !has_headers(event, sink)))
     return "match";
-  return !takes_event_type(sink, event->event_type)                    ? "events"
-         : !route_globs_match(sink->aggregates, event->aggregate_type) ? "aggregates"
-                                                                       : NULL;
+  return type_refusal(sink, event);
 }
 
 bool route_takes(const RouteSink *sink, const RouteEvent *event) {
@@ -171,7 +167,7 @@ static void add_takers_by_headers(Takers *takers, const RouteEvent *event) {
     ob_match header = {event->headers[i].name, event->headers[i].value};
     const WantedHeader *wanted = (const WantedHeader *)hash_search(by_header, &header, HASH_FIND, NULL);
     for (RouteSink *sink = wanted ? wanted->first : NULL; sink; sink = sink->same_header)
-      if (has_headers(event, sink) && takes_types(sink, event))
+      if (has_headers(event, sink) && type_refusal(sink, event) == NULL)
         add_taker(takers, sink);
   }
   if (takers->n > before && takers->n > 1)
@@ -185,7 +181,7 @@ RouteSink **route_takers(const RouteEvent *event, int *n) {
 
   (void)route_sinks(&all);
   for (int i = 0; i < n_any_headers; i++)
-    if (takes_types(any_headers[i], event))
+    if (type_refusal(any_headers[i], event) == NULL)
       add_taker(&takers, any_headers[i]);
   if (by_header)
     add_takers_by_headers(&takers, event);

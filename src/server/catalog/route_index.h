@@ -16,8 +16,8 @@ bool route_takes(const RouteSink *sink, const RouteEvent *event);
 /* The name of an option by which the sink does not take the event: a static string. NULL: it takes it. */
 const char *route_refusal(const RouteSink *sink, const RouteEvent *event);
 
-/* Does one of the globs match the text? */
-bool route_globs_match(char *const *globs, const char *text);
+/* Does one of the globs that begin with `prefix` match the text? */
+bool route_globs_match(char *const *globs, const char *text, const char *prefix);
 
 /* Does any sink have the option `match`? */
 bool route_by_headers(void);

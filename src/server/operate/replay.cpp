@@ -96,7 +96,7 @@ SQL_FUNCTION(outbox_matches_globs) {
     MemoryContextSwitchTo(caller);
     fcinfo->flinfo->fn_extra = globs;
   }
-  PG_RETURN_BOOL(route_globs_match(globs->list, text_to_cstring(PG_GETARG_TEXT_PP(0))));
+  PG_RETURN_BOOL(route_globs_match(globs->list, text_to_cstring(PG_GETARG_TEXT_PP(0)), ""));
 }
 
 SQL_FUNCTION(outbox_route_refusal) {
