@@ -1,10 +1,10 @@
--- What an operator should know is an event too: the sinks that ask for it by name get it in their own channel, without a monitoring system.
+-- Operator events report changes of a sink to the sinks that ask for them by name, so operators need no monitoring system.
 -- Only transitions are told, each once, and nothing about operator events themselves: so a sink that fails cannot make events about its events.
 
 CREATE TABLE IF NOT EXISTS outbox_internal.conditions (
   sink text NOT NULL,
   what text NOT NULL,
-  since timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp(),
+  since timestamptz,
   told_at timestamptz,
   n bigint,
   PRIMARY KEY (sink, what)
@@ -12,7 +12,7 @@ CREATE TABLE IF NOT EXISTS outbox_internal.conditions (
 COMMENT ON TABLE outbox_internal.conditions IS 'What is wrong with which sink, and whether operator events have told it.';
 COMMENT ON COLUMN outbox_internal.conditions.sink IS 'The sink.';
 COMMENT ON COLUMN outbox_internal.conditions.what IS 'disabled, failing, lagging; or dead_letters, a row that stays.';
-COMMENT ON COLUMN outbox_internal.conditions.since IS 'When it was first seen.';
+COMMENT ON COLUMN outbox_internal.conditions.since IS 'When it was first seen; NULL for dead_letters.';
 COMMENT ON COLUMN outbox_internal.conditions.told_at IS 'When an event told it. NULL: it is not yet old enough, or no sink asks for such an event.';
 COMMENT ON COLUMN outbox_internal.conditions.n IS 'Of dead_letters: failed_total of outbox.sinks at the last look.';
 
@@ -75,8 +75,8 @@ BEGIN
     gone AS (
       DELETE FROM outbox_internal.conditions AS k WHERE (k.sink, k.what) NOT IN (SELECT w.sink, w.what FROM wrong AS w) RETURNING k.*),
     begun AS (
-      INSERT INTO outbox_internal.conditions AS k (sink, what, n)
-      SELECT w.sink, w.what, CASE w.what WHEN 'dead_letters' THEN s.failed_total END FROM wrong AS w JOIN seen AS s ON s.sink = w.sink
+      INSERT INTO outbox_internal.conditions AS k (sink, what, since, n)
+      SELECT w.sink, w.what, CASE WHEN w.what <> 'dead_letters' THEN clock_timestamp() END, CASE w.what WHEN 'dead_letters' THEN s.failed_total END FROM wrong AS w JOIN seen AS s ON s.sink = w.sink
       ON CONFLICT DO NOTHING RETURNING k.*)
     SELECT k.sink, k.what, k.since, k.told_at, k.n, s.state, s.last_error, s.pending, s.failed_total, false AS is_over
     FROM (SELECT * FROM outbox_internal.conditions UNION ALL SELECT * FROM begun) AS k JOIN seen AS s ON s.sink = k.sink
@@ -92,7 +92,7 @@ BEGIN
     ELSIF c.what = 'dead_letters' THEN
       CONTINUE WHEN c.failed_total = c.n;
       -- The newest one, by events_failed_at. A sink may have only dead letters that are operator events: of those nothing is told.
-      SELECT f.last_attempt_at AS at, left(f.last_error, 500) AS error, f.event_type LIKE 'outbox.%' AS is_ours INTO dead
+      SELECT left(f.last_error, 500) AS error, f.event_type LIKE 'outbox.%' AS is_ours INTO dead
       FROM outbox.events_failed AS f WHERE f.sink = c.sink AND f.last_attempt_at IS NOT NULL ORDER BY f.last_attempt_at DESC LIMIT 1;
       UPDATE outbox_internal.conditions AS k SET n = c.failed_total WHERE k.sink = c.sink AND k.what = c.what;
       IF c.failed_total > c.n AND dead.is_ours IS NOT TRUE THEN

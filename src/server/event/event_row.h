@@ -40,7 +40,7 @@ typedef struct EventRow {
   TupleTableSlot *slot;
 } EventRow;
 
-/* What routes match; palloc'd. The headers are several allocations (header_list). */
+/* The columns that routes match; palloc'd. The headers are several allocations (header_list). */
 char *event_row_aggregate_type(const EventRow *row);
 char *event_row_event_type(const EventRow *row);
 ob_header *event_row_headers(const EventRow *row, size_t *n);

@@ -24,9 +24,9 @@ void dead_letters_read(void);
 void dead_letters_stale(void);
 void dead_letters_refresh(void);
 
-/* What no event of this key may drain past, for sinks with on_dead_letter 'block'. With the round's snapshot: a dead
- * letter that is redriven meanwhile is found in one of the two tables, so later events of its key are not sent before
- * it. In SPI. */
+/* The positions that no event of this key may drain past, for sinks with on_dead_letter 'block'. With the round's
+ * snapshot: a dead letter that is redriven meanwhile is found in one of the two tables, so later events of its key
+ * are not sent before it. In SPI. */
 dispatch::DrainStops dead_letter_stops(const struct WorkerSink *sink, uint64 key_hash, Snapshot snapshot);
 
 /* Sets `states[i]` for each of the `n` positions, and blocks the keys of dead letters of sinks with on_dead_letter

@@ -12,7 +12,7 @@ extern "C" {
 #include "utils/timestamp.h"
 }
 
-/* What a subtransaction has to count when the transaction commits; few have more than one sink. */
+/* The counts that a subtransaction adds when the transaction commits; few have more than one sink. */
 typedef struct Pending {
   Oid server;
   SubTransactionId made_in;

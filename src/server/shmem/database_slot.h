@@ -9,7 +9,7 @@ extern "C" {
 
 #define OUTBOX_MAX_DATABASES 4096
 
-/* What the launcher knows about a database. The last two states need no worker until CREATE or ALTER EXTENSION. */
+/* The launcher's knowledge of a database. The last two states need no worker until CREATE or ALTER EXTENSION. */
 typedef enum DatabaseState {
   DATABASE_FREE,      /* the slot is unused; next: UNKNOWN */
   DATABASE_UNKNOWN,   /* a worker must look for the extension; next: ANNOUNCED, OTHER_VERSION, NO_OUTBOX, FREE */
