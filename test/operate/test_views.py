@@ -19,7 +19,7 @@ def test_the_columns_of_sinks(db, receiver):
     for key in ("good", "bad", "bad", "bad", "hang"):
         db.enqueue("Order", key, payload=f'"{key}"')
     db.sql("SELECT outbox.enqueue('Order', 'later', 'e', '1', available_at => now() + interval '1 hour')")
-    wait_until(lambda: db.sink("delivered, in_flight, blocked") == (1, 1, 2), 10, lambda: db.sink("*"))
+    wait_until(lambda: db.sink("delivered, in_flight, blocked, retried") == (1, 1, 2, 1), 10, lambda: db.sink("*"))
     row = dict(zip(("kind", "target", "state", "pending", "scheduled", "estimated", "failed", "failed_total", "retried", "error"),
                    db.sink("kind, target, state, pending, scheduled, estimated, failed, failed_total, retried, last_error")))
     assert row == {"kind": "webhook", "target": receiver.url, "state": "delivering", "pending": 5, "scheduled": 1,
@@ -278,6 +278,27 @@ def test_a_failing_sink_says_so_whatever_becomes_of_its_worker(db, pg, receiver,
         assert db.sink("state, last_error") == shown, name
     db.sql("DELETE FROM outbox.events")
     assert db.sink("state") == ("idle",)
+
+
+def test_the_state_of_a_sink_is_the_worst_of_its_workers(db, receiver, setting):
+    """The endpoint refuses all keys of one of two workers, whose circuit opens; the other delivers."""
+    shards = "SELECT array_agg(shards) FROM outbox.workers WHERE database = current_database()"
+    setting("outbox.workers", "2")
+    wait_until(lambda: db.value(shards) == [128, 128], 30, lambda: db.sql("SELECT * FROM outbox.workers"))
+    refused, taken = (db.value("SELECT array_agg(n::text) FROM generate_series(1, 40) AS n WHERE hashtextextended(n::text, 0) & 1 = %s", side) for side in (1, 0))
+    receiver.mode = lambda delivery: status(500) if delivery.json()["data"] in refused else OK
+    db.webhook_sink("crm", receiver, SECRET)
+    for key in refused:
+        db.enqueue("Order", key, payload=f'"{key}"')
+    wait_until(lambda: db.state() == "circuit open", 20, lambda: db.sink("*"))
+    states = set()
+    for key in taken:
+        event = db.enqueue("Order", key, payload=f'"{key}"')
+        wait_until(lambda event=event: states.add(db.state()) or event in {delivery.id for delivery in receiver.accepted()}, 20, lambda: db.sink("*"))
+    assert states == {"circuit open"} and db.doctor("sink crm")[0] == "error"
+    db.sql("DELETE FROM outbox.events")  # nothing is left to probe with
+    setting("outbox.workers", "1")
+    wait_until(lambda: db.state() == "idle", 30, lambda: db.sink("*"))
 
 
 @pytest.mark.timing

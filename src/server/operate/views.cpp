@@ -40,7 +40,7 @@ static double faded_rate(const SinkStats *stats) {
 
 enum { SINK_COLUMNS = 13, BOUND_COLUMNS = 3 };
 
-static void put_sink(ReturnSetInfo *result, const SinkStats *stats) {
+static void put_sink(ReturnSetInfo *result, const SinkStats *stats, const char *state) {
   Datum values[SINK_COLUMNS];
   bool nulls[SINK_COLUMNS] = {false};
   int in_flight = 0;
@@ -48,8 +48,9 @@ static void put_sink(ReturnSetInfo *result, const SinkStats *stats) {
   for (size_t i = 0; i < lengthof(stats->in_flight); i++)
     in_flight += stats->in_flight[i];
   values[0] = ObjectIdGetDatum(stats->server);
-  values[1] = CStringGetTextDatum(stats->state);
-  nulls[1] = stats->state[0] == '\0';
+  nulls[1] = state == NULL;
+  if (state)
+    values[1] = CStringGetTextDatum(state);
   values[2] = Int32GetDatum(in_flight);
   values[3] = Int64GetDatum(stats->delivered);
   values[4] = Int64GetDatum(stats->retried);
@@ -125,7 +126,7 @@ static void put_sinks(ReturnSetInfo *result, bool bounds) {
   SinkStats *copy = (SinkStats *)palloc(sizeof(SinkStats));
   LWLockAcquire(shared->lock, LW_SHARED);
   Workers workers = get_workers(shared);
-  bool is_idle = shared_is_idle(); /* no state has changed since the last worker exited */
+  bool is_idle = shared_is_idle();
   LWLockRelease(shared->lock);
   for (int i = 0; i < OUTBOX_MAX_SINKS; i++) {
     LWLockAcquire(shared->lock, LW_SHARED);
@@ -135,12 +136,10 @@ static void put_sinks(ReturnSetInfo *result, bool bounds) {
     LWLockRelease(shared->lock);
     if (!used)
       continue;
-    if (!workers.alive && !is_idle)
-      copy->state[0] = '\0';
     if (bounds)
       put_bounds(result, copy, low_watermark(copy, &workers));
-    else
-      put_sink(result, copy);
+    else /* the last worker exits only when its sinks are idle or stopped */
+      put_sink(result, copy, !workers.alive && is_idle ? "idle" : shared_sink_state(copy, workers.indexes));
   }
 }
 

@@ -77,6 +77,19 @@ void shared_sink_worker_left(SinkStats *stats, int worker) {
   stats->low_watermark[i] = stats->paused_until[i] = 0;
 }
 
+const char *shared_sink_state(const SinkStats *stats, uint64 workers) {
+  static const char *const names[] = {
+      NULL,       "idle",         "delivering",    "degraded", "waiting for a synchronous standby",
+      "disabled", "circuit open", "misconfigured", "stopped"};
+  uint8 worst = SIGNAL_NONE;
+
+  static_assert(lengthof(names) == SIGNAL_STOPPED + 1);
+  for (int i = 0; i < OUTBOX_COUNTED_WORKERS; i++)
+    if (workers & (UINT64CONST(1) << i))
+      worst = Max(worst, stats->state[i]);
+  return names[worst];
+}
+
 TimestampTz shared_sink_paused_until(const SinkStats *stats) {
   TimestampTz last = 0;
 

@@ -20,11 +20,25 @@ typedef struct FailingClock {
   Moment last_failed;         /* last_failed_at by the monotonic clock; MOMENT_NONE = before the server started */
 } FailingClock;
 
+/* The state of a sink in a worker, from the best to the worst. outbox.sinks shows the worst of all workers, because
+ * events of that worker's shards may not move. */
+typedef enum SinkSignal {
+  SIGNAL_NONE,
+  SIGNAL_IDLE,
+  SIGNAL_DELIVERING,
+  SIGNAL_DEGRADED,
+  SIGNAL_WAITING_FOR_STANDBY,
+  SIGNAL_DISABLED,
+  SIGNAL_CIRCUIT_OPEN,
+  SIGNAL_MISCONFIGURED,
+  SIGNAL_STOPPED /* outbox.stopped_sinks says why */
+} SinkSignal;
+
 /* One per sink and database. It outlives workers, and is lost at a restart of the server. */
 typedef struct SinkStats {
   Oid database; /* InvalidOid = free */
   Oid server;
-  char state[40];
+  uint8 state[OUTBOX_COUNTED_WORKERS];      /* SinkSignal, by worker index; that of a former worker remains */
   uint32 in_flight[OUTBOX_COUNTED_WORKERS]; /* by worker index */
   /* Events that have ended and whose recording fails, by worker index. `unrecorded_since` also tells a new worker
    * that the recording of the sink has failed; 0 = it succeeds. */
@@ -66,6 +80,10 @@ void shared_sink_unrecorded(SinkStats *stats, int worker, uint32 n, bool stuck, 
 
 /* The worker with this index has nothing of the sink any more. */
 void shared_sink_worker_left(SinkStats *stats, int worker);
+
+/* The worst state in these workers (bit i: the worker with index i), as outbox.sinks shows it; NULL if none has one.
+ */
+const char *shared_sink_state(const SinkStats *stats, uint64 workers);
 
 /* When the last pause ends for which the endpoint has asked one of the workers; 0 = there is none. */
 TimestampTz shared_sink_paused_until(const SinkStats *stats);

@@ -10,14 +10,14 @@
 /* "idle" becomes "failing" in outbox.sinks if the rows say so: this process knows only of its own deliveries. */
 void sink_signals_publish(WorkerSink *sink, int worker, TimestampTz now, bool waits_for_standby) {
   SinkStats *stats = sink->stats;
-  const char *state = sink_is_stopped(sink->state)                 ? "stopped" /* outbox.stopped_sinks says why */
-                      : sink->state == SINK_MISCONFIGURED          ? "misconfigured"
-                      : sink->status.state == OB_SINK_CIRCUIT_OPEN ? "circuit open"
-                      : sink->status.state == OB_SINK_DISABLED     ? "disabled"
-                      : waits_for_standby                          ? "waiting for a synchronous standby"
-                      : sink->status.state == OB_SINK_DEGRADED     ? "degraded"
-                      : sink->in_flight > 0                        ? "delivering"
-                                                                   : "idle";
+  const SinkSignal state = sink_is_stopped(sink->state)                 ? SIGNAL_STOPPED
+                           : sink->state == SINK_MISCONFIGURED          ? SIGNAL_MISCONFIGURED
+                           : sink->status.state == OB_SINK_CIRCUIT_OPEN ? SIGNAL_CIRCUIT_OPEN
+                           : sink->status.state == OB_SINK_DISABLED     ? SIGNAL_DISABLED
+                           : waits_for_standby                          ? SIGNAL_WAITING_FOR_STANDBY
+                           : sink->status.state == OB_SINK_DEGRADED     ? SIGNAL_DEGRADED
+                           : sink->in_flight > 0                        ? SIGNAL_DELIVERING
+                                                                        : SIGNAL_IDLE;
   const char *error = sink->handle == NULL ? sink->open_error : sink->status.last_error;
 
   if (stats == NULL || sink->state == SINK_CLOSING || sink->state == SINK_DROPPING)
@@ -27,7 +27,7 @@ void sink_signals_publish(WorkerSink *sink, int worker, TimestampTz now, bool wa
   stats->paused_until[worker % OUTBOX_COUNTED_WORKERS] = paused_ms > 0 ? now + paused_ms * 1000 : 0;
   shared_sink_unrecorded(stats, worker, sink->not_recorded, dispatch::Recording::is_stuck(&sink->events),
                          sink->record_error, now);
-  strlcpy(stats->state, state, sizeof(stats->state)); /* the engine logs its changes */
+  stats->state[worker % OUTBOX_COUNTED_WORKERS] = state; /* the engine logs its changes */
   if (error[0] != '\0' && strncmp(stats->last_error, error, sizeof(stats->last_error) - 8) != 0)
     shared_sink_error(stats, error, now);
 }
