@@ -58,6 +58,10 @@ def test_a_table_lock(crm, receiver, lock):
             producer.execute("SET lock_timeout = '50ms'")
             with pytest.raises(Exception, match="lock timeout"):
                 producer.execute("SELECT outbox.enqueue('Order', '1', 'e', '{}')")
+            for statement in ("SELECT outbox.resume('crm')", "SELECT state FROM outbox.sinks") if lock == "ACCESS EXCLUSIVE" else ():
+                with pytest.raises(Exception, match="lock timeout"):
+                    producer.execute(statement)
+            assert producer.execute("SELECT state FROM outbox.workers").fetchall()
         crm.paste(hint)
         crm.enqueue("Order", "1")
         wait_until(receiver.accepted, 20, "the event")
