@@ -28,8 +28,6 @@ extern "C" {
 static const int MAX_ROWS = 100000;
 static const char *const LOCK_TIMEOUT = "5s"; /* unless the session has a lock_timeout */
 
-static const Oid TYPES[] = {TEXTOID, TEXTOID}, LIMITED_TYPES[] = {TEXTOID, INT8OID};
-
 /* The pending rows whose sink is $1: three parts, because each has an index. */
 #define PENDING_ROWS(columns)                                                                                        \
   "SELECT " columns " FROM outbox.events_pending AS e WHERE e.available_at IS NULL "                                 \
@@ -86,7 +84,7 @@ static void lock_events(const char *sink) {
 
 /* Runs it with a snapshot of its own: that of a REPEATABLE READ transaction may be older than the lock. Returns the
  * number of rows. In SPI. */
-static uint64 run(OwnerSql *sql, Datum *values) {
+static uint64 run(Statement *sql, Datum *values) {
   const int result =
       SPI_execute_snapshot(owner_plan(sql), values, NULL, GetLatestSnapshot(), InvalidSnapshot, false, true, 0);
 
@@ -97,9 +95,9 @@ static uint64 run(OwnerSql *sql, Datum *values) {
 
 /* The number of pending events and dead letters with this name, at most `most`. In SPI. */
 static int64 count_rows(const char *name, int64 most) {
-  static OwnerSql count = {"SELECT FROM (" PENDING_ROWS("") " UNION ALL SELECT FROM outbox.events_failed AS e "
-                                                            "WHERE e.sink OPERATOR(pg_catalog.=) $1) AS r LIMIT $2",
-                           2, LIMITED_TYPES, NULL};
+  static Statement count = make_statement<TEXTOID, INT8OID>(
+      "SELECT FROM (" PENDING_ROWS("") " UNION ALL SELECT FROM outbox.events_failed AS e "
+                                       "WHERE e.sink OPERATOR(pg_catalog.=) $1) AS r LIMIT $2");
   Datum values[] = {CStringGetTextDatum(name), Int64GetDatum(most)};
 
   return (int64)run(&count, values);
@@ -128,11 +126,11 @@ static void check_rows(const char *old_name, const char *new_name) {
 /* As the server's own changes: the event was checked when it was enqueued, and what is known about its order stays.
  */
 static void rewrite_rows(const char *old_name, const char *new_name) {
-  static OwnerSql pending = {"UPDATE outbox.events_pending SET sink = $2 WHERE ctid OPERATOR(pg_catalog.=) "
-                             "ANY (ARRAY(" PENDING_ROWS("e.ctid") "))",
-                             2, TYPES, NULL};
-  static OwnerSql failed = {"UPDATE outbox.events_failed SET sink = $2 WHERE sink OPERATOR(pg_catalog.=) $1", 2,
-                            TYPES, NULL};
+  static Statement pending =
+      make_statement<TEXTOID, TEXTOID>("UPDATE outbox.events_pending SET sink = $2 WHERE ctid OPERATOR(pg_catalog.=) "
+                                       "ANY (ARRAY(" PENDING_ROWS("e.ctid") "))");
+  static Statement failed = make_statement<TEXTOID, TEXTOID>(
+      "UPDATE outbox.events_failed SET sink = $2 WHERE sink OPERATOR(pg_catalog.=) $1");
   Datum names[] = {CStringGetTextDatum(old_name), CStringGetTextDatum(new_name)};
   const int before = own_changes_begin();
 
@@ -155,7 +153,7 @@ void sink_rename_rows(const char *old_name, const char *new_name) {
 }
 
 int64 sink_pending_rows(const char *name) {
-  static OwnerSql count = {"SELECT pg_catalog.count(*) FROM (" PENDING_ROWS("") ") AS r", 1, TYPES, NULL};
+  static Statement count = make_statement<TEXTOID>("SELECT pg_catalog.count(*) FROM (" PENDING_ROWS("") ") AS r");
   Datum value = CStringGetTextDatum(name);
   bool is_null;
 

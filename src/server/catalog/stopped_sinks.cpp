@@ -26,9 +26,7 @@ SQL_FUNCTION(outbox_stopped_sinks_changed) {
   return PointerGetDatum(NULL);
 }
 
-static const Oid TYPES[] = {TEXTOID, TEXTOID};
-
-static void run(OwnerSql *sql, size_t n, const char *sink, const char *new_name) {
+static void run(Statement *sql, size_t n, const char *sink, const char *new_name) {
   Datum names[] = {CStringGetTextDatum(sink), CStringGetTextDatum(new_name)};
   OwnerScope scope = owner_enter();
 
@@ -39,18 +37,17 @@ static void run(OwnerSql *sql, size_t n, const char *sink, const char *new_name)
 
 /* The statement on both tables. $1 is the sink's name, $2 its new one. */
 #define ON_BOTH(before, after)                                                                                       \
-  {before "outbox.stopped_sinks" after, 2, TYPES, NULL}, {                                                           \
-    before "outbox_internal.failing_sinks" after, 2, TYPES, NULL                                                     \
-  }
+  make_statement<TEXTOID, TEXTOID>(before "outbox.stopped_sinks" after),                                             \
+      make_statement<TEXTOID, TEXTOID>(before "outbox_internal.failing_sinks" after)
 
 void stopped_sinks_forget(const char *sink) {
-  static OwnerSql sql[] = {ON_BOTH("DELETE FROM ", " WHERE sink OPERATOR(pg_catalog.=) $1")};
+  static Statement sql[] = {ON_BOTH("DELETE FROM ", " WHERE sink OPERATOR(pg_catalog.=) $1")};
 
   run(sql, lengthof(sql), sink, "");
 }
 
 void stopped_sinks_rename(const char *sink, const char *new_name) {
-  static OwnerSql sql[] = {ON_BOTH("UPDATE ", " SET sink = $2 WHERE sink OPERATOR(pg_catalog.=) $1")};
+  static Statement sql[] = {ON_BOTH("UPDATE ", " SET sink = $2 WHERE sink OPERATOR(pg_catalog.=) $1")};
 
   stopped_sinks_forget(new_name); /* rows of a dropped sink */
   run(sql, lengthof(sql), sink, new_name);
@@ -58,9 +55,9 @@ void stopped_sinks_rename(const char *sink, const char *new_name) {
 
 /* A changed endpoint may accept what the former one refused. A pause that a user made is ended by a user. */
 void stopped_sinks_enable(const char *sink) {
-  static OwnerSql sql = {"DELETE FROM outbox.stopped_sinks WHERE sink OPERATOR(pg_catalog.=) $1 AND state "
-                         "OPERATOR(pg_catalog.=) 'disabled'",
-                         2, TYPES, NULL};
+  static Statement sql = make_statement<TEXTOID, TEXTOID>(
+      "DELETE FROM outbox.stopped_sinks WHERE sink OPERATOR(pg_catalog.=) $1 AND state "
+      "OPERATOR(pg_catalog.=) 'disabled'");
 
   run(&sql, 1, sink, "");
 }

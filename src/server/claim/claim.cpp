@@ -35,14 +35,11 @@ extern "C" {
 #include "utils/snapmgr.h"
 }
 
-static Statement read_failing = {
-    PENDING_ROWS "available_at IS NOT NULL AND blocked_by IS NULL AND last_attempt_at IS NOT NULL", 0, {}, NULL};
-static Statement read_groups = {
-    "SELECT DISTINCT ON (blocked_by) " EVENT_ROW_COLUMNS
-    " FROM outbox.events_pending WHERE blocked_by IS NOT NULL ORDER BY blocked_by, position",
-    0,
-    {},
-    NULL};
+static Statement read_failing =
+    make_statement<>(PENDING_ROWS "available_at IS NOT NULL AND blocked_by IS NULL AND last_attempt_at IS NOT NULL");
+static Statement read_groups =
+    make_statement<>("SELECT DISTINCT ON (blocked_by) " EVENT_ROW_COLUMNS
+                     " FROM outbox.events_pending WHERE blocked_by IS NOT NULL ORDER BY blocked_by, position");
 
 /* ---- fresh shards -------------------------------------------------------------------------------------------- */
 
@@ -115,15 +112,12 @@ static void mark_returned(void) {
 }
 
 /* All that a round could find in the tables, when nothing waits in the worker's memory. */
-static Statement ask_for_news = {
+static Statement ask_for_news = make_statement<XID8OID, INT8OID, INT8OID, XID8ARRAYOID, INT8OID>(
     "SELECT EXISTS (SELECT FROM outbox_internal.rescan_queue WHERE (xact, position) > ($1, $2)) "
     "OR EXISTS (SELECT FROM outbox.events_pending WHERE position > $3) "
     "OR EXISTS (SELECT FROM pg_catalog.unnest($4) AS x CROSS JOIN LATERAL (SELECT FROM outbox.events_pending AS e "
     "WHERE (e.origin, e.xact, e.position) >= ($5, x, 0) AND (e.origin, e.xact, e.position) <= ($5, x, $3) LIMIT 1) "
-    "AS late)",
-    5,
-    {XID8OID, INT8OID, INT8OID, XID8ARRAYOID, INT8OID},
-    NULL};
+    "AS late)");
 
 static bool visit_answer(TupleTableSlot *slot, void *news) {
   *(bool *)news = DatumGetBool(slot->tts_values[0]);
@@ -272,12 +266,9 @@ void claim_give_back(void) {
     low_watermark_tell(sinks[i]);
 }
 
-static Statement read_highest = {
+static Statement read_highest = make_statement<>(
     "SELECT pg_catalog.max(position) FROM (SELECT (SELECT pg_catalog.max(position) FROM outbox.events_pending) AS "
-    "position UNION ALL SELECT (SELECT pg_catalog.max(position) FROM outbox.events_failed)) AS highest",
-    0,
-    {},
-    NULL};
+    "position UNION ALL SELECT (SELECT pg_catalog.max(position) FROM outbox.events_failed)) AS highest");
 
 static bool visit_highest(TupleTableSlot *slot, void *) {
   if (!slot->tts_isnull[0])

@@ -22,11 +22,9 @@ extern "C" {
 #include "utils/builtins.h"
 }
 
-static Statement write_marks = {"UPDATE outbox.events_pending AS e SET blocked_by = nullif(h.blocked_by, 0) "
-                                "FROM unnest($1, $2) AS h (place, blocked_by) WHERE e.ctid = h.place",
-                                2,
-                                {TIDARRAYOID, INT8ARRAYOID},
-                                NULL};
+static Statement write_marks = make_statement<TIDARRAYOID, INT8ARRAYOID>(
+    "UPDATE outbox.events_pending AS e SET blocked_by = nullif(h.blocked_by, 0) "
+    "FROM unnest($1, $2) AS h (place, blocked_by) WHERE e.ctid = h.place");
 
 /* Removes a claimed event from its batch. Writing to the log may raise an error (a cancel): then the event is still
  * in the batch, from which claim_give_back() returns it. */

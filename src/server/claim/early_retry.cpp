@@ -14,14 +14,11 @@ extern "C" {
 #include "utils/builtins.h"
 }
 
-static Statement read_waiting = {
+static Statement read_waiting = make_statement<TEXTOID, TIMESTAMPTZOID, INT8OID, INT8OID>(
     "SELECT " EVENT_ROW_COLUMNS
     ", pg_catalog.substr(last_error, 1, 288) FROM outbox.events_pending WHERE sink = $1 AND "
     "available_at IS NOT NULL AND blocked_by IS NULL AND (available_at, position) > ($2, $3) "
-    "ORDER BY available_at, position LIMIT $4",
-    4,
-    {TEXTOID, TIMESTAMPTZOID, INT8OID, INT8OID},
-    NULL};
+    "ORDER BY available_at, position LIMIT $4");
 
 /* Only the beginning is compared, and read from the TOAST table. */
 static_assert(dispatch::EarlyRetry::REASON_MAX == 288);

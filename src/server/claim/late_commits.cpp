@@ -17,14 +17,12 @@ extern "C" {
 #include "utils/array.h"
 }
 
-static Statement find_rows = {"SELECT x, has_rows.position FROM pg_catalog.unnest($1) AS x CROSS JOIN LATERAL "
-                              "(SELECT e.position FROM outbox.events_pending AS e "
-                              "WHERE (e.origin, e.xact, e.position) >= ($3, x, 0) "
-                              "AND (e.origin, e.xact, e.position) <= ($3, x, $2) "
-                              "ORDER BY e.origin, e.xact, e.position LIMIT 1) AS has_rows",
-                              3,
-                              {XID8ARRAYOID, INT8OID, INT8OID},
-                              NULL};
+static Statement find_rows = make_statement<XID8ARRAYOID, INT8OID, INT8OID>(
+    "SELECT x, has_rows.position FROM pg_catalog.unnest($1) AS x CROSS JOIN LATERAL "
+    "(SELECT e.position FROM outbox.events_pending AS e "
+    "WHERE (e.origin, e.xact, e.position) >= ($3, x, 0) "
+    "AND (e.origin, e.xact, e.position) <= ($3, x, $2) "
+    "ORDER BY e.origin, e.xact, e.position LIMIT 1) AS has_rows");
 
 /* With epochs; allocated in the current memory context. */
 static dispatch::TransactionSnapshot transactions_of(Snapshot snapshot) {

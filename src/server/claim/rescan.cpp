@@ -22,15 +22,12 @@ extern "C" {
 #include "catalog/pg_type.h"
 }
 
-static Statement read_positions = {PENDING_ROWS "position = ANY ($1) ORDER BY position", 1, {INT8ARRAYOID}, NULL};
-static Statement read_queue = {
+static Statement read_positions = make_statement<INT8ARRAYOID>(PENDING_ROWS "position = ANY ($1) ORDER BY position");
+static Statement read_queue = make_statement<XID8OID, INT8OID, INT8OID>(
     "SELECT ctid, position, xact FROM outbox_internal.rescan_queue WHERE (xact, position) > ($1, $2) "
-    "ORDER BY xact, position LIMIT $3",
-    3,
-    {XID8OID, INT8OID, INT8OID},
-    NULL};
-static Statement delete_entries = {
-    "DELETE FROM outbox_internal.rescan_queue WHERE ctid = ANY ($1)", 1, {TIDARRAYOID}, NULL};
+    "ORDER BY xact, position LIMIT $3");
+static Statement delete_entries =
+    make_statement<TIDARRAYOID>("DELETE FROM outbox_internal.rescan_queue WHERE ctid = ANY ($1)");
 
 static int by_position(const void *a, const void *b) {
   int64 left = (*(RescanRow *const *)a)->position, right = (*(RescanRow *const *)b)->position;

@@ -21,27 +21,20 @@ using dispatch::SinkScan;
 
 static const int DRAINING_KEYS_MAX = 64; /* of one sink, in one round */
 
-static Statement read_main = {PENDING_ROWS "position > $1 ORDER BY position LIMIT $2", 2, {INT8OID, INT8OID}, NULL};
+static Statement read_main =
+    make_statement<INT8OID, INT8OID>(PENDING_ROWS "position > $1 ORDER BY position LIMIT $2");
 /* With row comparisons only one index is usable, also when the planner sees an empty table. So it never chooses a
  * scan of all positions. */
-static Statement read_late = {PENDING_ROWS
-                              "(origin, xact, position) > ($5, $1, $2) AND (origin, xact, position) <= ($5, $1, $3) "
-                              "ORDER BY origin, xact, position LIMIT $4",
-                              5,
-                              {XID8OID, INT8OID, INT8OID, INT8OID, INT8OID},
-                              NULL};
-static Statement read_marked = {PENDING_ROWS
-                                "blocked_by IS NOT NULL AND (blocked_by, position) > ($1, $2) "
-                                "AND (blocked_by, position) < ($1 + 1, 0) ORDER BY blocked_by, position LIMIT $3",
-                                3,
-                                {INT8OID, INT8OID, INT8OID},
-                                NULL};
-static Statement read_due = {PENDING_ROWS "sink = $1 AND available_at IS NOT NULL AND blocked_by IS NULL "
-                                          "AND (available_at, position) > ($2, $3) "
-                                          "ORDER BY available_at, position LIMIT $4",
-                             4,
-                             {TEXTOID, TIMESTAMPTZOID, INT8OID, INT8OID},
-                             NULL};
+static Statement read_late = make_statement<XID8OID, INT8OID, INT8OID, INT8OID, INT8OID>(
+    PENDING_ROWS "(origin, xact, position) > ($5, $1, $2) AND (origin, xact, position) <= ($5, $1, $3) "
+                 "ORDER BY origin, xact, position LIMIT $4");
+static Statement read_marked = make_statement<INT8OID, INT8OID, INT8OID>(
+    PENDING_ROWS "blocked_by IS NOT NULL AND (blocked_by, position) > ($1, $2) "
+                 "AND (blocked_by, position) < ($1 + 1, 0) ORDER BY blocked_by, position LIMIT $3");
+static Statement read_due = make_statement<TEXTOID, TIMESTAMPTZOID, INT8OID, INT8OID>(
+    PENDING_ROWS "sink = $1 AND available_at IS NOT NULL AND blocked_by IS NULL "
+                 "AND (available_at, position) > ($2, $3) "
+                 "ORDER BY available_at, position LIMIT $4");
 
 /* ---- all sinks ------------------------------------------------------------------------------------------------ */
 

@@ -20,15 +20,12 @@ extern "C" {
 
 bool dedup_claim(Datum key, Datum event_id, pg_uuid_t *first) {
   Assert(in_spi() && GetUserId() == outbox_owner_oid());
-  static const Oid claim_types[] = {TEXTOID, UUIDOID, TIMESTAMPTZOID, TIMESTAMPTZOID};
-  static OwnerSql claim = {
+  static Statement claim = make_statement<TEXTOID, UUIDOID, TIMESTAMPTZOID, TIMESTAMPTZOID>(
       "INSERT INTO outbox_internal.dedup AS known (dedup_key, event_id, created_at) VALUES ($1, $2, $3) "
       "ON CONFLICT (dedup_key) DO UPDATE SET event_id = EXCLUDED.event_id, "
-      "created_at = EXCLUDED.created_at WHERE known.created_at OPERATOR(pg_catalog.<=) $4",
-      4, claim_types, NULL};
-  static const Oid read_types[] = {TEXTOID};
-  static OwnerSql read = {"SELECT event_id FROM outbox_internal.dedup WHERE dedup_key OPERATOR(pg_catalog.=) $1", 1,
-                          read_types, NULL};
+      "created_at = EXCLUDED.created_at WHERE known.created_at OPERATOR(pg_catalog.<=) $4");
+  static Statement read =
+      make_statement<TEXTOID>("SELECT event_id FROM outbox_internal.dedup WHERE dedup_key OPERATOR(pg_catalog.=) $1");
   TimestampTz now = GetCurrentTimestamp(); /* not the transaction's start, which may be before the window */
   TimestampTz expired = now - (TimestampTz)setting_dedup_window * USECS_PER_SEC;
   Datum values[] = {key, event_id, TimestampTzGetDatum(now), TimestampTzGetDatum(expired)};
@@ -47,13 +44,12 @@ bool dedup_claim(Datum key, Datum event_id, pg_uuid_t *first) {
 }
 
 void dedup_release(Datum key, Datum event_id, int64 position) {
-  static const Oid types[] = {TEXTOID, UUIDOID, INT8OID};
   /* A row that has another status now has kept its position. */
-  static OwnerSql release = {"DELETE FROM outbox_internal.dedup WHERE dedup_key OPERATOR(pg_catalog.=) $1 AND "
-                             "event_id OPERATOR(pg_catalog.=) $2 "
-                             "AND NOT EXISTS (SELECT FROM outbox.events_pending WHERE id OPERATOR(pg_catalog.=) $2) "
-                             "AND NOT EXISTS (SELECT FROM outbox.events WHERE position OPERATOR(pg_catalog.=) $3)",
-                             3, types, NULL};
+  static Statement release = make_statement<TEXTOID, UUIDOID, INT8OID>(
+      "DELETE FROM outbox_internal.dedup WHERE dedup_key OPERATOR(pg_catalog.=) $1 AND "
+      "event_id OPERATOR(pg_catalog.=) $2 "
+      "AND NOT EXISTS (SELECT FROM outbox.events_pending WHERE id OPERATOR(pg_catalog.=) $2) "
+      "AND NOT EXISTS (SELECT FROM outbox.events WHERE position OPERATOR(pg_catalog.=) $3)");
   Datum values[] = {key, event_id, Int64GetDatum(position)};
 
   OwnerScope scope = owner_enter();

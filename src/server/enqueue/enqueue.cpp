@@ -121,10 +121,9 @@ static RouteSink **choose_sinks(const TriggerRow *row, const EventHeaders *heade
 /* Gives the row itself to a sink for which its id is already pending. Its INSERT then meets the unique index, which
  * refuses the whole event, or adds nothing with ON CONFLICT DO NOTHING. In SPI. */
 static bool take_pending_sink(TriggerRow *row, Datum *sinks, int n) {
-  static const Oid types[] = {UUIDOID, TEXTARRAYOID};
-  static OwnerSql find = {"SELECT sink FROM outbox.events_pending WHERE id OPERATOR(pg_catalog.=) $1 "
-                          "AND sink OPERATOR(pg_catalog.=) ANY ($2) LIMIT 1",
-                          2, types, NULL};
+  static Statement find = make_statement<UUIDOID, TEXTARRAYOID>(
+      "SELECT sink FROM outbox.events_pending WHERE id OPERATOR(pg_catalog.=) $1 "
+      "AND sink OPERATOR(pg_catalog.=) ANY ($2) LIMIT 1");
   Datum values[] = {row_get(row, EV_ID),
                     PointerGetDatum(construct_array(sinks, n, TEXTOID, -1, false, TYPALIGN_INT))};
   if (owner_execute(&find, values, NULL) == 0)

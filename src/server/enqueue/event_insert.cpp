@@ -114,7 +114,7 @@ static char *copy_statement(int n_columns) {
 }
 
 typedef struct Copy {
-  OwnerSql *insert;
+  Statement *insert;
   const Datum *values;
   const bool *isnull;
   uint64 n_inserted;
@@ -124,15 +124,15 @@ static void insert_copy(void *argument) {
   Copy *copy = (Copy *)argument;
   char nulls[EV_ROUTED];
 
-  if (copy->insert->text == NULL)
-    copy->insert->text = copy_statement(copy->insert->nargs);
+  if (copy->insert->sql == NULL)
+    copy->insert->sql = copy_statement(copy->insert->n_args);
   next_writer = WRITER_COPY;
-  for (int i = 0; i < copy->insert->nargs; i++)
+  for (int i = 0; i < copy->insert->n_args; i++)
     nulls[i] = copy->isnull[i] ? 'n' : ' ';
   copy->n_inserted = owner_execute(copy->insert, const_cast<Datum *>(copy->values), nulls);
 }
 
-static bool insert_copy_if_missing(OwnerSql *insert, const Datum *values, const bool *isnull) {
+static bool insert_copy_if_missing(Statement *insert, const Datum *values, const bool *isnull) {
   Assert(in_spi() && GetUserId() == outbox_owner_oid());
   Copy copy = {insert, values, isnull, 0};
   run_insert(insert_copy, &copy);
@@ -140,13 +140,13 @@ static bool insert_copy_if_missing(OwnerSql *insert, const Datum *values, const 
 }
 
 bool event_insert_copy_if_missing(const Datum *values, const bool *isnull) {
-  static OwnerSql insert = {NULL, EV_GIVEN, event_column_types, NULL};
+  static Statement insert = {NULL, EV_GIVEN, event_column_types, NULL};
 
   return insert_copy_if_missing(&insert, values, isnull);
 }
 
 bool event_insert_routed_if_missing(const Datum *values, const bool *isnull) {
-  static OwnerSql insert = {NULL, EV_ROUTED, event_column_types, NULL};
+  static Statement insert = {NULL, EV_ROUTED, event_column_types, NULL};
 
   return insert_copy_if_missing(&insert, values, isnull);
 }

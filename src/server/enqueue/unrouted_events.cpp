@@ -51,7 +51,7 @@ enum { MAX_UNREPORTED = 64 };
 /* A scan for events that a sink takes by now, and its result. */
 typedef struct RoutingScan {
   Batch *batch; /* filled with the routed events */
-  OwnerSql *statement;
+  Statement *statement;
   Datum where;
   int found;
   Datum last; /* the last position that was found */
@@ -71,17 +71,13 @@ static RouteSink **takers_of(Datum aggregate_type, Datum event_type, const Datum
   return route_takers(&event, n);
 }
 
-static const Oid find_all_types[] = {INT8OID, INT8OID}, find_noted_types[] = {INT8OID, INT8ARRAYOID};
-
 /* Writes the error into the row's last_error. The next scan writes it if the row is locked now. */
 static void report_unreadable(void *unreadable) {
   const UnreadableRow *row = (const UnreadableRow *)unreadable;
-  static const Oid types[] = {INT8OID, TEXTOID};
-  static OwnerSql report = {
+  static Statement report = make_statement<INT8OID, TEXTOID>(
       "UPDATE outbox.events_pending SET last_error = $2 WHERE ctid OPERATOR(pg_catalog.=) ANY (ARRAY("
       "SELECT ctid FROM outbox.events_pending WHERE position OPERATOR(pg_catalog.=) $1 "
-      "AND sink IS NULL AND last_error IS NULL FOR UPDATE SKIP LOCKED))",
-      2, types, NULL};
+      "AND sink IS NULL AND last_error IS NULL FOR UPDATE SKIP LOCKED))");
   Datum values[] = {Int64GetDatum(row->position), CStringGetTextDatum(row->error)};
 
   owner_execute(&report, values, NULL);
@@ -117,17 +113,15 @@ static bool some_sink_takes(HeapTuple tuple, TupleDesc desc, MemoryContext scrat
 
 /* Reads unrouted events after a position, without locking them. Only rows of this origin: those of another one are
  * not sent from here. */
-static OwnerSql find_all = {
+static Statement find_all = make_statement<INT8OID, INT8OID>(
     "SELECT position, aggregate_type, event_type, headers, xmin, last_error IS NOT NULL FROM outbox.events_pending "
     "WHERE sink IS NULL AND origin OPERATOR(pg_catalog.=) $1 "
-    "AND position OPERATOR(pg_catalog.>) $2 ORDER BY position",
-    2, find_all_types, NULL};
+    "AND position OPERATOR(pg_catalog.>) $2 ORDER BY position");
 /* Reads the noted events that are still unrouted. */
-static OwnerSql find_noted = {
+static Statement find_noted = make_statement<INT8OID, INT8ARRAYOID>(
     "SELECT position, aggregate_type, event_type, headers, xmin, last_error IS NOT NULL FROM outbox.events_pending "
     "WHERE sink IS NULL AND origin OPERATOR(pg_catalog.=) $1 "
-    "AND position OPERATOR(pg_catalog.=) ANY ($2) ORDER BY position",
-    2, find_noted_types, NULL};
+    "AND position OPERATOR(pg_catalog.=) ANY ($2) ORDER BY position");
 
 static void find_routable(RoutingScan *scan) {
   Batch *batch = scan->batch;
@@ -168,10 +162,9 @@ static void fetch_toasted(Datum *values, const bool *isnull) {
 
 /* Removes the sinks for which another event with this id is pending, since a sink has one row per id. */
 static int without_pending(Datum id, char **names, int n) {
-  static const Oid types[] = {UUIDOID, TEXTOID};
-  static OwnerSql find = {"SELECT FROM outbox.events_pending WHERE id OPERATOR(pg_catalog.=) $1 "
-                          "AND sink OPERATOR(pg_catalog.=) $2",
-                          2, types, NULL};
+  static Statement find =
+      make_statement<UUIDOID, TEXTOID>("SELECT FROM outbox.events_pending WHERE id OPERATOR(pg_catalog.=) $1 "
+                                       "AND sink OPERATOR(pg_catalog.=) $2");
   int kept = 0;
 
   for (int i = 0; i < n; i++) {
@@ -184,12 +177,11 @@ static int without_pending(Datum id, char **names, int n) {
 
 /* The unique index would refuse the row for every sink that takes it, and with it the whole batch. */
 static void refuse_row(int64 position, const char *sink) {
-  static const Oid types[] = {INT8OID, TEXTOID};
-  static OwnerSql refuse = {"SELECT outbox_internal.move_to_failed($1, 0, 'not routed: another event with its id is "
-                            "pending for the sink', pg_catalog.clock_timestamp(), NULL)",
-                            2, types, NULL};
-  static OwnerSql name_sink = {"UPDATE outbox.events_failed SET sink = $2 WHERE position OPERATOR(pg_catalog.=) $1",
-                               2, types, NULL};
+  static Statement refuse = make_statement<INT8OID, TEXTOID>(
+      "SELECT outbox_internal.move_to_failed($1, 0, 'not routed: another event with its id is "
+      "pending for the sink', pg_catalog.clock_timestamp(), NULL)");
+  static Statement name_sink = make_statement<INT8OID, TEXTOID>(
+      "UPDATE outbox.events_failed SET sink = $2 WHERE position OPERATOR(pg_catalog.=) $1");
   Datum values[] = {Int64GetDatum(position), CStringGetTextDatum(sink)};
 
   owner_execute(&refuse, values, NULL);
@@ -200,10 +192,9 @@ static void refuse_row(int64 position, const char *sink) {
 /* The last position in use of the step of this row. Only a row that was changed since it was enqueued may have been
  * routed before, and have rows of other sinks there, whatever their status. */
 static int64 last_used(int64 position, uint64 xact, TransactionId xmin) {
-  static const Oid types[] = {INT8OID, INT8OID};
-  static OwnerSql find = {"SELECT pg_catalog.max(position) FROM outbox.events WHERE position OPERATOR(pg_catalog.>=) "
-                          "$1 AND position OPERATOR(pg_catalog.<=) $2",
-                          2, types, NULL};
+  static Statement find = make_statement<INT8OID, INT8OID>(
+      "SELECT pg_catalog.max(position) FROM outbox.events WHERE position OPERATOR(pg_catalog.>=) "
+      "$1 AND position OPERATOR(pg_catalog.<=) $2");
   Datum values[] = {Int64GetDatum(position), Int64GetDatum(position_last_of(position))};
   bool isnull;
 
@@ -287,10 +278,9 @@ static Datum positions_array(Datum *positions, int n) {
 /* Locks and routes the events of the batch, and leaves the routed ones in it. (Both lists are sorted, so entries of
  * the batch that were already compared can be overwritten.) */
 static void lock_and_route(Batch *batch) {
-  static const Oid types[] = {INT8ARRAYOID};
-  static OwnerSql lock = {NULL, 1, types, NULL};
+  static Statement lock = make_statement<INT8ARRAYOID>(NULL);
 
-  if (lock.text == NULL) {
+  if (lock.sql == NULL) {
     StringInfoData text;
     initStringInfo(&text);
     appendStringInfoString(&text, "SELECT ");
@@ -298,7 +288,7 @@ static void lock_and_route(Batch *batch) {
       appendStringInfo(&text, "%s, ", event_column_names[column]);
     appendStringInfoString(&text, "xmin FROM outbox.events_pending WHERE position OPERATOR(pg_catalog.=) ANY ($1) "
                                   "AND sink IS NULL ORDER BY position FOR UPDATE SKIP LOCKED");
-    lock.text = MemoryContextStrdup(TopMemoryContext, text.data);
+    lock.sql = MemoryContextStrdup(TopMemoryContext, text.data);
   }
   Datum values[] = {positions_array(batch->positions, batch->n)};
   uint64 n = owner_execute(&lock, values, NULL);
@@ -327,13 +317,12 @@ static void lock_and_route(Batch *batch) {
 
 /* The positions may be behind the worker's cursors, so they go to the rescan queue. */
 static void write_sinks(Batch *batch) {
-  static const Oid types[] = {INT8ARRAYOID, TEXTARRAYOID, INT8ARRAYOID};
-  static OwnerSql update = {"WITH routed AS (UPDATE outbox.events_pending AS event SET sink = chosen.sink "
-                            "FROM unnest($1, $2) AS chosen (position, sink) "
-                            "WHERE event.position OPERATOR(pg_catalog.=) chosen.position RETURNING event.position) "
-                            "INSERT INTO outbox_internal.rescan_queue (position) SELECT position FROM routed UNION "
-                            "ALL SELECT unnest($3)",
-                            3, types, NULL};
+  static Statement update = make_statement<INT8ARRAYOID, TEXTARRAYOID, INT8ARRAYOID>(
+      "WITH routed AS (UPDATE outbox.events_pending AS event SET sink = chosen.sink "
+      "FROM unnest($1, $2) AS chosen (position, sink) "
+      "WHERE event.position OPERATOR(pg_catalog.=) chosen.position RETURNING event.position) "
+      "INSERT INTO outbox_internal.rescan_queue (position) SELECT position FROM routed UNION "
+      "ALL SELECT unnest($3)");
   Datum values[] = {positions_array(batch->positions, batch->n),
                     PointerGetDatum(construct_array(batch->sinks, batch->n, TEXTOID, -1, false, TYPALIGN_INT)),
                     positions_array(batch->copies, batch->n_copies)};
@@ -361,7 +350,7 @@ static void route_batch(Batch *batch) {
   PG_END_TRY();
 }
 
-static RoutingScan *new_scan(Batch *batch, OwnerSql *statement, Datum where) {
+static RoutingScan *new_scan(Batch *batch, Statement *statement, Datum where) {
   RoutingScan *scan = (RoutingScan *)palloc0(sizeof(RoutingScan));
 
   batch->limit = BATCH;

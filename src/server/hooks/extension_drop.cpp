@@ -47,11 +47,10 @@ static int64 counted(int column) {
 }
 
 DroppedEvents extension_drop_count(Node *statement) {
-  static OwnerSql count = {
+  static Statement count = make_statement<>(
       "SELECT (SELECT pg_catalog.count(*) FROM (SELECT FROM outbox.events_pending LIMIT " CppAsString2(
           MAX_COUNTED) ") AS p), (SELECT pg_catalog.count(*) FROM (SELECT FROM outbox.events_failed "
-                       "LIMIT " CppAsString2(MAX_COUNTED) ") AS f)",
-      0, NULL, NULL};
+                       "LIMIT " CppAsString2(MAX_COUNTED) ") AS f)");
   DroppedEvents events = {0, 0};
   Oid extension = drops_outbox(statement) ? get_extension_oid("outbox", true) : InvalidOid;
 

@@ -20,20 +20,15 @@ extern "C" {
 #define OF_KEY "sink = $1 AND pg_catalog.hashtextextended(partition_key, 0) = $2"
 #define FAILED_ROWS "SELECT " EVENT_ROW_COLUMNS " FROM outbox.events_failed"
 
-static Statement read_all = {FAILED_ROWS, 0, {}, NULL};
-static Statement read_positions = {FAILED_ROWS " WHERE position = ANY ($1)", 1, {INT8ARRAYOID}, NULL};
-static Statement read_redriven = {
-    PENDING_ROWS "(last_attempt_at IS NOT NULL OR redrive_late IS NOT NULL) AND redrive_late IS NOT NULL",
-    0,
-    {},
-    NULL};
-static Statement read_of_key = {FAILED_ROWS " WHERE " OF_KEY " ORDER BY position", 2, {TEXTOID, INT8OID}, NULL};
-static Statement read_redriven_of_key = {PENDING_ROWS "(last_attempt_at IS NOT NULL OR redrive_late IS NOT NULL) AND "
-                                                      "redrive_late IS NOT NULL AND blocked_by IS NULL AND "
-                                                      "available_at IS NULL AND " OF_KEY " ORDER BY position",
-                                         2,
-                                         {TEXTOID, INT8OID},
-                                         NULL};
+static Statement read_all = make_statement<>(FAILED_ROWS);
+static Statement read_positions = make_statement<INT8ARRAYOID>(FAILED_ROWS " WHERE position = ANY ($1)");
+static Statement read_redriven = make_statement<>(
+    PENDING_ROWS "(last_attempt_at IS NOT NULL OR redrive_late IS NOT NULL) AND redrive_late IS NOT NULL");
+static Statement read_of_key = make_statement<TEXTOID, INT8OID>(FAILED_ROWS " WHERE " OF_KEY " ORDER BY position");
+static Statement read_redriven_of_key =
+    make_statement<TEXTOID, INT8OID>(PENDING_ROWS "(last_attempt_at IS NOT NULL OR redrive_late IS NOT NULL) AND "
+                                                  "redrive_late IS NOT NULL AND blocked_by IS NULL AND "
+                                                  "available_at IS NULL AND " OF_KEY " ORDER BY position");
 
 static bool stale = false;
 

@@ -46,12 +46,9 @@ static const char *uuid_cstring(const pg_uuid_t *id) {
 
 /* If the event has several rows for one sink (delivered and enqueued again), the first is the one that is sent next,
  * or was sent last. */
-static Statement rows_of_event = {
+static Statement rows_of_event = make_statement<UUIDOID>(
     "SELECT " EVENT_ROW_COLUMNS " FROM outbox.events WHERE id = $1 "
-    "ORDER BY sink, CASE status WHEN 'FAILED' THEN 2 WHEN 'SENT' THEN 3 ELSE 1 END, position DESC",
-    1,
-    {UUIDOID},
-    NULL};
+    "ORDER BY sink, CASE status WHEN 'FAILED' THEN 2 WHEN 'SENT' THEN 3 ELSE 1 END, position DESC");
 
 static bool same_sink(const char *a, const char *b) {
   return a && b ? strcmp(a, b) == 0 : a == b;

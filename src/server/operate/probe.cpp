@@ -76,10 +76,9 @@ static void report_no_worker(ProbeState state, int64 ms) {
 /* The topics of pending events, separated by commas; those that do not fit are left out. None for a caller who may
  * not read the events: a topic's name may be made of their headers. */
 static void read_topics(Oid server, char *topics, size_t size) {
-  static const Oid types[] = {OIDOID, OIDOID};
-  static OwnerSql sql = {"SELECT CASE WHEN pg_catalog.has_table_privilege($2, 'outbox.events'::pg_catalog.regclass, "
-                         "'SELECT') THEN outbox_internal.probe_topics($1) ELSE '' END",
-                         2, types, NULL};
+  static Statement sql = make_statement<OIDOID, OIDOID>(
+      "SELECT CASE WHEN pg_catalog.has_table_privilege($2, 'outbox.events'::pg_catalog.regclass, "
+      "'SELECT') THEN outbox_internal.probe_topics($1) ELSE '' END");
   Datum values[] = {ObjectIdGetDatum(server), ObjectIdGetDatum(GetUserId())};
 
   OwnerScope scope = owner_enter();

@@ -33,19 +33,17 @@ static const long LONGEST_MS = 1000;
 
 enum { W_FAILED, W_SINK, W_ATTEMPTS, W_AVAILABLE_AT, W_LAST_ERROR, W_XACT, W_BLOCKED };
 
-static const Oid select_types[] = {UUIDOID};
 /* Dead letters first, then the events with most attempts, then those that wait after a failure. */
-static OwnerSql select_rows = {
+static Statement select_rows = make_statement<UUIDOID>(
     "SELECT true AS failed, f.sink, f.attempts, f.available_at, f.last_error, f.xact, false AS blocked "
     "FROM outbox.events_failed AS f WHERE f.id OPERATOR(pg_catalog.=) $1 "
     "UNION ALL SELECT false, p.sink, p.attempts, p.available_at, p.last_error, p.xact, p.blocked_by IS NOT NULL "
     "FROM outbox.events_pending AS p WHERE p.id OPERATOR(pg_catalog.=) $1 "
-    "ORDER BY failed DESC, attempts DESC, last_error",
-    1, select_types, NULL};
+    "ORDER BY failed DESC, attempts DESC, last_error");
 
 /* No index has the id: it is read only for an event that another session enqueued. */
-static OwnerSql select_sent = {"SELECT FROM outbox.events_sent AS s WHERE s.id OPERATOR(pg_catalog.=) $1 LIMIT 1", 1,
-                               select_types, NULL};
+static Statement select_sent =
+    make_statement<UUIDOID>("SELECT FROM outbox.events_sent AS s WHERE s.id OPERATOR(pg_catalog.=) $1 LIMIT 1");
 
 typedef struct Wait {
   pg_uuid_t id;

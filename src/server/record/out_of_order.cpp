@@ -23,7 +23,7 @@ using dispatch::RowHandle;
 using dispatch::SentKey;
 
 /* One snapshot for both tables: a row that moves from one to the other is seen once. */
-static Statement find_earlier = {
+static Statement find_earlier = make_statement<TEXTARRAYOID, INT8ARRAYOID, INT8ARRAYOID>(
     "SELECT k.n, e.* FROM ROWS FROM (unnest($1), unnest($2), unnest($3)) WITH ORDINALITY AS k (sink, hash, bound, n) "
     "CROSS JOIN LATERAL ("
     "SELECT f.position, f.ctid, true, f.redrive_late FROM outbox.events_failed AS f WHERE f.sink = k.sink "
@@ -33,36 +33,24 @@ static Statement find_earlier = {
     "SELECT p.position, p.ctid, false, p.redrive_late FROM outbox.events_pending AS p WHERE p.sink = k.sink "
     "AND pg_catalog.hashtextextended(p.partition_key, 0) = k.hash AND p.position < k.bound "
     "AND p.overtaken_by IS NULL "
-    "AND (p.last_attempt_at IS NOT NULL OR p.redrive_late IS NOT NULL)) AS e",
-    3,
-    {TEXTARRAYOID, INT8ARRAYOID, INT8ARRAYOID},
-    NULL};
-static Statement lock_failed = {"SELECT position, ctid FROM outbox.events_failed WHERE position = ANY ($1) "
-                                "FOR UPDATE SKIP LOCKED",
-                                1,
-                                {INT8ARRAYOID},
-                                NULL};
-static Statement mark_failed = {"UPDATE outbox.events_failed AS f SET overtaken_by = m.overtaken_by "
-                                "FROM unnest($1, $2) AS m (place, overtaken_by) WHERE f.ctid = m.place",
-                                2,
-                                {TIDARRAYOID, INT8ARRAYOID},
-                                NULL};
-static Statement mark_pending = {"UPDATE outbox.events_pending AS p SET overtaken_by = m.overtaken_by "
-                                 "FROM unnest($1, $2) AS m (place, overtaken_by) WHERE p.ctid = m.place",
-                                 2,
-                                 {TIDARRAYOID, INT8ARRAYOID},
-                                 NULL};
+    "AND (p.last_attempt_at IS NOT NULL OR p.redrive_late IS NOT NULL)) AS e");
+static Statement lock_failed =
+    make_statement<INT8ARRAYOID>("SELECT position, ctid FROM outbox.events_failed WHERE position = ANY ($1) "
+                                 "FOR UPDATE SKIP LOCKED");
+static Statement mark_failed = make_statement<TIDARRAYOID, INT8ARRAYOID>(
+    "UPDATE outbox.events_failed AS f SET overtaken_by = m.overtaken_by "
+    "FROM unnest($1, $2) AS m (place, overtaken_by) WHERE f.ctid = m.place");
+static Statement mark_pending = make_statement<TIDARRAYOID, INT8ARRAYOID>(
+    "UPDATE outbox.events_pending AS p SET overtaken_by = m.overtaken_by "
+    "FROM unnest($1, $2) AS m (place, overtaken_by) WHERE p.ctid = m.place");
 /* A redriven event that came too late is a dead letter again. */
-static Statement move_to_dead_letters = {
+static Statement move_to_dead_letters = make_statement<TIDARRAYOID, INT8ARRAYOID, INT8ARRAYOID>(
     "WITH gone AS (DELETE FROM outbox.events_pending WHERE ctid = ANY ($1) RETURNING *) "
     "INSERT INTO outbox.events (" MOVED_COLUMNS ", overtaken_by, attempts, last_error, last_attempt_at, status) "
     "SELECT " MOVED_COLUMNS ", m.overtaken_by, attempts, " REDRIVEN_TOO_LATE(
         "m.overtaken_by") ", pg_catalog.now(), "
                           "'FAILED' "
-                          "FROM gone JOIN unnest($2, $3) AS m (at, overtaken_by) ON m.at = position",
-    3,
-    {TIDARRAYOID, INT8ARRAYOID, INT8ARRAYOID},
-    NULL};
+                          "FROM gone JOIN unnest($2, $3) AS m (at, overtaken_by) ON m.at = position");
 
 static dispatch::OutOfOrder &out_of_order(void) {
   return dispatcher().out_of_order;

@@ -17,50 +17,40 @@ extern "C" {
 #include "utils/builtins.h"
 }
 
-static Statement delete_sent = {"DELETE FROM outbox.events_pending WHERE ctid = ANY ($1)", 1, {TIDARRAYOID}, NULL};
-static Statement keep_sent = {
+static Statement delete_sent = make_statement<TIDARRAYOID>("DELETE FROM outbox.events_pending WHERE ctid = ANY ($1)");
+static Statement keep_sent = make_statement<TIDARRAYOID, TIMESTAMPTZOID, INT8ARRAYOID, TEXTARRAYOID>(
     "WITH gone AS (DELETE FROM outbox.events_pending WHERE ctid = ANY ($1) RETURNING *) "
     "INSERT INTO outbox.events (" MOVED_COLUMNS
     ", overtaken_by, attempts, last_error, last_attempt_at, status, sent_at, acknowledgement) "
     "SELECT " MOVED_COLUMNS ", overtaken_by, attempts, last_error, last_attempt_at, 'SENT', $2, nullif(a.text, '') "
-    "FROM gone JOIN unnest($3, $4) AS a (at, text) ON a.at = position",
-    4,
-    {TIDARRAYOID, TIMESTAMPTZOID, INT8ARRAYOID, TEXTARRAYOID},
-    NULL};
-static Statement move_to_dead_letters = {
+    "FROM gone JOIN unnest($3, $4) AS a (at, text) ON a.at = position");
+static Statement move_to_dead_letters = make_statement<TIDARRAYOID, INT8ARRAYOID, TEXTARRAYOID, TIMESTAMPTZARRAYOID>(
     "WITH gone AS (DELETE FROM outbox.events_pending WHERE ctid = ANY ($1) RETURNING *) "
     "INSERT INTO outbox.events (" MOVED_COLUMNS ", overtaken_by, attempts, last_error, last_attempt_at, status) "
     "SELECT " MOVED_COLUMNS ", overtaken_by, " ONE_MORE_ATTEMPT ", f.error, f.ended, 'FAILED' FROM gone "
-    "JOIN unnest($2, $3, $4) AS f (at, error, ended) ON f.at = position",
-    4,
-    {TIDARRAYOID, INT8ARRAYOID, TEXTARRAYOID, TIMESTAMPTZARRAYOID},
-    NULL};
-static Statement reschedule = {
-    "UPDATE outbox.events_pending AS e SET attempts = CASE WHEN f.spent > 0 THEN " ONE_MORE_ATTEMPT
-    " ELSE attempts END, last_error = f.error, "
-    "last_attempt_at = f.ended, "
-    "available_at = f.next, blocked_by = nullif(f.blocked_by, 0), "
-    "redrive_late = nullif(redrive_late, false) "
-    "FROM unnest($1, $2, $3, $4, $5, $6) AS f (place, error, ended, next, blocked_by, spent) "
-    "WHERE e.ctid = f.place",
-    6,
-    {TIDARRAYOID, TEXTARRAYOID, TIMESTAMPTZARRAYOID, TIMESTAMPTZARRAYOID, INT8ARRAYOID, INT8ARRAYOID},
-    NULL};
+    "JOIN unnest($2, $3, $4) AS f (at, error, ended) ON f.at = position");
+static Statement reschedule =
+    make_statement<TIDARRAYOID, TEXTARRAYOID, TIMESTAMPTZARRAYOID, TIMESTAMPTZARRAYOID, INT8ARRAYOID, INT8ARRAYOID>(
+        "UPDATE outbox.events_pending AS e SET attempts = CASE WHEN f.spent > 0 THEN " ONE_MORE_ATTEMPT
+        " ELSE attempts END, last_error = f.error, "
+        "last_attempt_at = f.ended, "
+        "available_at = f.next, blocked_by = nullif(f.blocked_by, 0), "
+        "redrive_late = nullif(redrive_late, false) "
+        "FROM unnest($1, $2, $3, $4, $5, $6) AS f (place, error, ended, next, blocked_by, spent) "
+        "WHERE e.ctid = f.place");
 
 /* Before their rows are changed. Of a day at most a gigabyte is kept, so that a storm of failures cannot fill the
  * disk.
  */
-static Statement keep_failures = {
-    "INSERT INTO outbox_internal.failed_attempts "
-    "(day, event_id, position, sink, attempt, started_at, ended_at, worker, error) "
-    "SELECT outbox_internal.failure_day(f.ended), e.id, e.position, e.sink, CASE WHEN f.spent > 0 "
-    "THEN " ONE_MORE_ATTEMPT " END, f.ended - f.took * interval '1 ms', f.ended, $6, left(f.error, 1000) "
-    "FROM unnest($1, $2, $3, $4, $5) AS f (place, error, ended, took, spent) "
-    "JOIN outbox.events_pending AS e ON e.ctid = f.place "
-    "WHERE outbox_internal.has_room_for_failures()",
-    6,
-    {TIDARRAYOID, TEXTARRAYOID, TIMESTAMPTZARRAYOID, INT8ARRAYOID, INT8ARRAYOID, INT4OID},
-    NULL};
+static Statement keep_failures =
+    make_statement<TIDARRAYOID, TEXTARRAYOID, TIMESTAMPTZARRAYOID, INT8ARRAYOID, INT8ARRAYOID, INT4OID>(
+        "INSERT INTO outbox_internal.failed_attempts "
+        "(day, event_id, position, sink, attempt, started_at, ended_at, worker, error) "
+        "SELECT outbox_internal.failure_day(f.ended), e.id, e.position, e.sink, CASE WHEN f.spent > 0 "
+        "THEN " ONE_MORE_ATTEMPT " END, f.ended - f.took * interval '1 ms', f.ended, $6, left(f.error, 1000) "
+        "FROM unnest($1, $2, $3, $4, $5) AS f (place, error, ended, took, spent) "
+        "JOIN outbox.events_pending AS e ON e.ctid = f.place "
+        "WHERE outbox_internal.has_room_for_failures()");
 
 /* A row that is still there would be taken for recorded, and never be looked at again. */
 static void write_rows(Statement *statement, const Datum *values, int n) {

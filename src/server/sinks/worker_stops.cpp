@@ -137,12 +137,10 @@ static void end_pause(WorkerSink *sink) {
 
 void worker_stops_reload(void) {
   Assert(IsTransactionState());
-  static Statement read_stopped = {"SELECT sink FROM outbox.stopped_sinks", 0, {}, NULL};
-  static Statement read_failing = {"SELECT sink, (extract(epoch FROM failed_for) * 1000)::bigint, last_failed_at "
-                                   "FROM outbox_internal.failing_sinks",
-                                   0,
-                                   {},
-                                   NULL};
+  static Statement read_stopped = make_statement<>("SELECT sink FROM outbox.stopped_sinks");
+  static Statement read_failing =
+      make_statement<>("SELECT sink, (extract(epoch FROM failed_for) * 1000)::bigint, last_failed_at "
+                       "FROM outbox_internal.failing_sinks");
   int n;
   WorkerSink **sinks = worker_sinks_all(&n);
   bool *found_stopped = (bool *)palloc0(sizeof(bool) * Max(n, 1));
@@ -230,11 +228,9 @@ void worker_stops_look(WorkerSink *sink, Now now) {
 /* ---- writing it down --------------------------------------------------------------------------------------- */
 
 static bool disable(WorkerSink *sink) {
-  static Statement write = {"INSERT INTO outbox.stopped_sinks (sink, state, reason, error) "
-                            "VALUES ($1, 'disabled', $2, nullif($3, '')) ON CONFLICT DO NOTHING",
-                            3,
-                            {TEXTOID, TEXTOID, TEXTOID},
-                            NULL};
+  static Statement write =
+      make_statement<TEXTOID, TEXTOID, TEXTOID>("INSERT INTO outbox.stopped_sinks (sink, state, reason, error) "
+                                                "VALUES ($1, 'disabled', $2, nullif($3, '')) ON CONFLICT DO NOTHING");
   bool is_gone = !has_failed_too_long(sink);
   const char *error = is_gone || sink->stats == NULL || sink->status.last_error[0] != '\0' ? sink->status.last_error
                                                                                            : sink->stats->last_error;
@@ -246,13 +242,11 @@ static bool disable(WorkerSink *sink) {
 }
 
 static void write_clock(const WorkerSink *sink) {
-  static Statement write = {"INSERT INTO outbox_internal.failing_sinks (sink, failed_for, last_failed_at) "
-                            "VALUES ($1, $2 * interval '1 millisecond', $3) ON CONFLICT (sink) DO UPDATE "
-                            "SET failed_for = excluded.failed_for, last_failed_at = excluded.last_failed_at",
-                            3,
-                            {TEXTOID, INT8OID, TIMESTAMPTZOID},
-                            NULL};
-  static Statement forget = {"DELETE FROM outbox_internal.failing_sinks WHERE sink = $1", 1, {TEXTOID}, NULL};
+  static Statement write = make_statement<TEXTOID, INT8OID, TIMESTAMPTZOID>(
+      "INSERT INTO outbox_internal.failing_sinks (sink, failed_for, last_failed_at) "
+      "VALUES ($1, $2 * interval '1 millisecond', $3) ON CONFLICT (sink) DO UPDATE "
+      "SET failed_for = excluded.failed_for, last_failed_at = excluded.last_failed_at");
+  static Statement forget = make_statement<TEXTOID>("DELETE FROM outbox_internal.failing_sinks WHERE sink = $1");
   const FailingClock *clock = &sink->stats->failing;
   Datum values[] = {CStringGetTextDatum(sink->name), Int64GetDatum(clock->failed_ms),
                     TimestampTzGetDatum(clock->last_failed_at)};

@@ -18,7 +18,6 @@ extern "C" {
 }
 
 #include "server/shmem/wake.h"
-#include "server/storage/sql.h"
 
 static Oid events_oid, pending_oid, owner_oid, sequence_oid;
 static bool oids_valid = false;
@@ -93,23 +92,23 @@ void owner_leave(OwnerScope scope) {
   SPI_finish();
 }
 
-SPIPlanPtr owner_plan(OwnerSql *sql) {
+SPIPlanPtr owner_plan(Statement *statement) {
   Assert(in_spi());
-  if (sql->plan == NULL) {
+  if (statement->plan == NULL) {
     /* Custom plans would gain nothing: the best plan does not depend on the values. */
-    SPIPlanPtr plan =
-        SPI_prepare_cursor(sql->text, sql->nargs, const_cast<Oid *>(sql->types), CURSOR_OPT_GENERIC_PLAN);
+    SPIPlanPtr plan = SPI_prepare_cursor(statement->sql, statement->n_args, const_cast<Oid *>(statement->args),
+                                         CURSOR_OPT_GENERIC_PLAN);
     if (plan == NULL)
       elog(ERROR, "SPI_prepare failed: %s", SPI_result_code_string(SPI_result));
     SPI_keepplan(plan);
-    sql->plan = plan;
+    statement->plan = plan;
   }
-  return sql->plan;
+  return statement->plan;
 }
 
-uint64 owner_execute(OwnerSql *sql, Datum *values, const char *nulls) {
+uint64 owner_execute(Statement *statement, Datum *values, const char *nulls) {
   Assert(in_spi());
-  int result = SPI_execute_plan(owner_plan(sql), values, nulls, false, 0);
+  int result = SPI_execute_plan(owner_plan(statement), values, nulls, false, 0);
   if (result < 0)
     elog(ERROR, "SPI_execute_plan failed: %s", SPI_result_code_string(result));
   return SPI_processed;
@@ -117,8 +116,8 @@ uint64 owner_execute(OwnerSql *sql, Datum *values, const char *nulls) {
 
 void queue_rescan(int64 position) {
   Assert(IsTransactionState());
-  static const Oid types[] = {INT8OID};
-  static OwnerSql insert = {"INSERT INTO outbox_internal.rescan_queue (position) VALUES ($1)", 1, types, NULL};
+  static Statement insert =
+      make_statement<INT8OID>("INSERT INTO outbox_internal.rescan_queue (position) VALUES ($1)");
   Datum values[] = {Int64GetDatum(position)};
 
   OwnerScope scope = owner_enter();

@@ -5,18 +5,7 @@
  */
 #pragma once
 
-#include "server/base/server.h"
-
-extern "C" {
-#include "executor/spi.h"
-}
-
-typedef struct OwnerSql {
-  const char *text;
-  int nargs;
-  const Oid *types;
-  SPIPlanPtr plan; /* NULL until first used */
-} OwnerSql;
+#include "server/storage/sql.h"
 
 typedef struct OwnerScope {
   Oid user;
@@ -29,11 +18,11 @@ OwnerScope owner_enter(void);
 void owner_leave(OwnerScope scope);
 
 /* Returns the statement's plan, prepared at its first use. In SPI. */
-SPIPlanPtr owner_plan(OwnerSql *sql);
+SPIPlanPtr owner_plan(Statement *statement);
 
 /* Runs the statement and returns the number of rows; SPI_tuptable has the rows. `nulls` as in SPI_execute_plan(). In
  * SPI. */
-uint64 owner_execute(OwnerSql *sql, Datum *values, const char *nulls);
+uint64 owner_execute(Statement *statement, Datum *values, const char *nulls);
 
 /* OIDs of outbox.events_pending and outbox.events_position, cached. An error when the extension's tables are missing.
  * In a transaction. */

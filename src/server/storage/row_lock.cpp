@@ -20,8 +20,8 @@ extern "C" {
 
 #include "server/storage/owner_sql.h"
 
-static Statement select_by_position = {
-    "SELECT position, ctid FROM outbox.events_pending WHERE position = ANY ($1)", 1, {INT8ARRAYOID}, NULL};
+static Statement select_by_position =
+    make_statement<INT8ARRAYOID>("SELECT position, ctid FROM outbox.events_pending WHERE position = ANY ($1)");
 
 typedef struct LockRun {
   Relation table;

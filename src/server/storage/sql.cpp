@@ -37,7 +37,7 @@ static uint64 run(Statement *statement, const Datum *values, bool read_only, Row
 
   Assert(in_spi());
   if (statement->plan == NULL) {
-    SPIPlanPtr plan = SPI_prepare(statement->sql, statement->n_args, statement->args);
+    SPIPlanPtr plan = SPI_prepare(statement->sql, statement->n_args, const_cast<Oid *>(statement->args));
     if (plan == NULL || SPI_keepplan(plan) != 0)
       elog(ERROR, "could not prepare \"%s\": %s", statement->sql, SPI_result_code_string(SPI_result));
     statement->plan = plan;

@@ -1,6 +1,6 @@
 /*
- * sql.h: prepares the worker's statements once, runs them through SPI, and passes each row to a visitor as the
- * executor returns it.
+ * sql.h: prepares statements once. The worker's are run through SPI here, and each row is passed to a visitor as the
+ * executor returns it; sessions run theirs with owner_execute().
  */
 #pragma once
 
@@ -15,9 +15,16 @@ extern "C" {
 typedef struct Statement {
   const char *sql;
   int n_args;
-  Oid args[8];
+  const Oid *args;
   SPIPlanPtr plan; /* NULL until first run */
 } Statement;
+
+template <Oid... TYPES> inline constexpr Oid statement_types[] = {TYPES..., InvalidOid};
+
+/* A statement with parameters of these types, for a static variable: make_statement<INT8OID>("... $1 ..."). */
+template <Oid... TYPES> constexpr Statement make_statement(const char *sql) {
+  return {sql, (int)sizeof...(TYPES), statement_types<TYPES...>, NULL};
+}
 
 /* Called for each row; returning false ends the statement early. The row's values are valid until it returns. */
 typedef bool (*RowVisitor)(TupleTableSlot *row, void *context);
