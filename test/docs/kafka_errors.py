@@ -1,4 +1,4 @@
-"""The table of errors in docs/kafka.md, generated from the table that the sink uses: `make docs` writes it, a test
+"""The table of errors in docs/kafka-reference.md, generated from the table that the sink uses: `make docs` writes it, a test
 compares it."""
 
 import re
@@ -6,7 +6,7 @@ import re
 import psycopg
 from outbox_rig.paths import ROOT
 
-PAGE = ROOT / "docs/kafka.md"
+PAGE = ROOT / "docs/kafka-reference.md"
 CODE = ROOT / "src/delivery/sinks/kafka"
 BEGIN, END = "<!-- made by make docs -->\n", "<!-- end -->\n"
 

@@ -1,4 +1,4 @@
-/* http_answer.cpp: what an answer means, by the table of docs/webhooks.md; whatever it says, the error is one line.
+/* http_answer.cpp: what an answer means, by docs/webhooks-reference.md; whatever it says, the error is one line.
  */
 #include "test/fuzz/fuzz.h"
 

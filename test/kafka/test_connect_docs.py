@@ -8,7 +8,7 @@ from outbox_rig.paths import ROOT, pg_config
 
 from ways import client_key
 
-SECTION = re.search(r"^## Connecting$(.*?)^## ", (ROOT / "docs/kafka.md").read_text(), re.MULTILINE | re.DOTALL)[1]
+SECTION = re.search(r"^## Connect with TLS and SASL$(.*?)^## ", (ROOT / "docs/kafka.md").read_text(), re.MULTILINE | re.DOTALL)[1]
 EXAMPLES = re.findall(r"^```sql\n(.*?)^```$", SECTION, re.MULTILINE | re.DOTALL)
 
 

@@ -1,5 +1,5 @@
 """outbox beside the real Debezium with its Outbox Event Router: the same events with the same settings give the same
-Kafka records. Differences are listed here per event, and in docs/kafka.md."""
+Kafka records. Differences are listed here per event, and in docs/kafka-reference.md."""
 
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -219,6 +219,6 @@ def test_same_records(world, name):
 
 def test_every_option_of_the_router_is_told(world):
     """In the page's table for users of Debezium."""
-    told = (ROOT / "docs/kafka.md").read_text()
+    told = (ROOT / "docs/kafka-reference.md").read_text()
     assert len(world.options) > 15
     assert [option for option in world.options if f"`{option}`" not in told] == []

@@ -1,4 +1,4 @@
-"""Receivers as users write them: those of docs/webhooks.md, as printed there, and the one of the outbox articles."""
+"""Receivers as users write them: those of docs/consuming.md, as printed there, and the one of the outbox articles."""
 
 import json
 import re
@@ -17,7 +17,7 @@ from senders import Stream, post, signed
 
 pytestmark = pytest.mark.slow
 
-FILES = dict(re.findall(r"<!-- receiver: (.+?) -->\n```\w+\n(.*?)```", (ROOT / "docs/webhooks.md").read_text(), re.DOTALL))
+FILES = dict(re.findall(r"<!-- receiver: (.+?) -->\n```\w+\n(.*?)```", (ROOT / "docs/consuming.md").read_text(), re.DOTALL))
 EVENTS = 300
 
 

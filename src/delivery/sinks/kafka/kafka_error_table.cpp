@@ -1,7 +1,7 @@
 /*
  * kafka_error_table.cpp: the meaning of each error that a producer can get; all others are unclear. `make docs`
- * writes the table into docs/kafka.md. Names are librdkafka's without RD_KAFKA_RESP_ERR_; codes are numbers,
- * because older versions lack some names.
+ * writes the table into docs/kafka-reference.md. Names are librdkafka's without RD_KAFKA_RESP_ERR_; codes are
+ * numbers, because older versions lack some names.
  */
 #include "delivery/sinks/kafka/kafka_errors.h"
 
