@@ -37,6 +37,11 @@ def test_figures_are_those_of_the_bench(figures):
     assert unknown(figures + " 294,712 events/s") == ["294,712"]
 
 
+def test_the_figures_of_the_page_about_growth_are_those_of_the_bench():
+    page = re.sub(r"^ *```.*?^ *```$|\]\([^)]*\)", "", (ROOT / "docs/scaling.md").read_text(), flags=re.MULTILINE | re.DOTALL)
+    assert set(unknown(page)) == {"4,096", "400,000"}  # the limit of the code, and the one that docs/performance.md derives
+
+
 def shown(stack: str) -> str:
     """The first block of code on its page."""
     return re.search(r"^```\w+\n.*?^```$", (ROOT / "examples" / stack / "README.md").read_text(), re.MULTILINE | re.DOTALL)[0]
