@@ -175,6 +175,9 @@ examples:
 	test/run examples
 docs:
 	test/docs/generate
+.PHONY: docs-site
+docs-site: # docs/ as a site with search, in build/site; a broken link fails
+	packaging/site/build
 diagrams: # of README.md and src/README.md, from src/diagrams/*.dot
 	test/rig/install diagrams
 	src/diagrams/draw
