@@ -16,7 +16,11 @@ def anchors(text: str) -> set[str]:
             for heading in re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL), re.MULTILINE)}
 
 
-@pytest.mark.parametrize("page", [*PAGES, ROOT / "src/README.md", *ROOT.glob("*.md")], ids=lambda page: page.stem)
+OTHERS = [page for pattern in ("*.md", "*/README.md", "sinks/*/README.md", "examples/*/README.md", "src/*/README.md") for page in sorted(ROOT.glob(pattern))
+          if page not in PAGES and "build" not in page.relative_to(ROOT).parts]
+
+
+@pytest.mark.parametrize("page", [*PAGES, *OTHERS], ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page):
     broken = []
     for path, anchor in LINK.findall(re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)):
