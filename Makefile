@@ -178,7 +178,7 @@ docs:
 .PHONY: docs-site
 docs-site: # docs/ as a site with search, in build/site; a broken link fails
 	packaging/site/build
-diagrams: # of README.md and src/README.md, from src/diagrams/*.dot
+diagrams: # of README.md, src/README.md and docs, from src/diagrams/*.dot
 	test/rig/install diagrams
 	src/diagrams/draw
 lint:
