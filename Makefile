@@ -6,7 +6,7 @@
 # make demo, make bench, make bench-peers, make chaos, each by itself on a fresh machine (they install what they need);
 # make examples tries the stacks of examples/;
 # make deb, make rpm, make dist (for PGXN): packages in build/; make test-packages, make test-upgrade, make test-patroni, make test-compose try them, and what docs/ says;
-# make lint, make format, make docs, make diagrams for those who change it.
+# make lint, make format, make docs, make diagrams, make plots for those who change it.
 
 EXTENSION = outbox
 OUTBOX_VERSION = $(shell sed -n "s/^default_version = '\(.*\)'/\1/p" outbox.control)
@@ -124,7 +124,7 @@ scripts:
 version:
 	@echo $(OUTBOX_VERSION)
 
-.PHONY: sinks scripts version conformance demo test test-all nightly gate test-assert unit bench bench-peers chaos models simulate fuzz docs lint format deb rpm dist test-packages test-patroni test-compose test-model test-upgrade examples diagrams test-faults deb-sinks install-kit uninstall-kit kit disks test-calls test-memory test-races chaos-night
+.PHONY: sinks scripts version conformance demo test test-all nightly gate test-assert unit bench bench-peers chaos models simulate fuzz docs lint format deb rpm dist test-packages test-patroni test-compose test-model test-upgrade examples diagrams plots test-faults deb-sinks install-kit uninstall-kit kit disks test-calls test-memory test-races chaos-night
 demo:
 	demo/run
 test:
@@ -181,6 +181,9 @@ docs-site: # docs/ as a site with search, in build/site; a broken link fails
 diagrams: # of README.md, src/README.md and docs, from src/diagrams/*.dot
 	test/rig/install diagrams
 	src/diagrams/draw
+plots: # of docs/performance.md, from its table
+	test/rig/install bench
+	build/venv/bin/python bench/plots.py
 lint:
 	test/lint
 format:

@@ -35,7 +35,6 @@ import webhooks
 from measure import describe_machine, describe_versions, use_two_cores
 from outbox_rig import BUILD, Rig
 from outbox_rig.crashes import crashes
-from plots import draw
 from publish import publish
 from results import Failure, Results, table
 from stage import SETTINGS, Stage
@@ -165,8 +164,9 @@ def main() -> int:
         found = run(stage, given, about)
 
     print("\n" + table([row for results in found.values() for row in results.rows]))
-    print(f"\n{time.monotonic() - started:.0f} s; all figures, and plots beside them: {FILE}")
-    (publish if given.publish else draw)(FILE)
+    print(f"\n{time.monotonic() - started:.0f} s; all figures: {FILE}")
+    if given.publish:
+        publish(FILE)
     for name, results in found.items():
         if results.failed:
             print(f"FAILED: {name}: {results.failed}", file=sys.stderr)

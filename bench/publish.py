@@ -1,22 +1,14 @@
-"""Puts the table of build/bench/results.json into docs/performance.md, between its two marks, and copies the plots:
+"""Puts the table of build/bench/results.json into docs/performance.md, between its two marks, and draws the plots from it:
 python bench/publish.py."""
 
 import json
-import shutil
 from pathlib import Path
 
-from plots import draw
+from plots import PAGE, draw
 from results import HEADINGS, Row
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "performance.md"
 BEGIN, END = "<!-- figures -->\n", "<!-- end of figures -->\n"
-CAPTIONS = {
-    "drain": "Drain rate over time, beside the rates of the others",
-    "latency": "Commit to consumer",
-    "claims": "Cost of an event against dead rows",
-    "backlog": "Drain rate against the backlog",
-}
 
 
 def machine(about: dict) -> str:
@@ -52,17 +44,13 @@ def table(measures: dict) -> str:
 
 def publish(results: Path) -> None:
     measures = json.loads(results.read_text())["measures"]
-    plots = draw(results)
-    for path in plots:
-        shutil.copy(path, PAGE.parent / path.name)
     newest = max(measures.values(), key=lambda measure: measure["at"])
-    text = (f"{machine(newest['about'])}\n{runs(measures)}\n{table(measures)}\n"
-            + "\n".join(f"![{CAPTIONS[path.stem]}]({path.name})" for path in plots) + "\n")
+    text = f"{machine(newest['about'])}\n{runs(measures)}\n{table(measures)}\n"
     before, _, rest = PAGE.read_text().partition(BEGIN)
     _, _, after = rest.partition(END)
     PAGE.write_text(f"{before}{BEGIN}{text}{END}{after}")
-    print(f"published: {PAGE}, {', '.join(path.name for path in plots)}\n"
-          "The five figures at its head and in README.md are written by hand; test/docs/test_readme.py says which differ from the table.")
+    print(f"published: {PAGE}, {', '.join(path.name for path in draw())}\n"
+          "The five figures at its head and in README.md are written by hand; test/docs/test_readmes.py says which differ from the table.")
 
 
 if __name__ == "__main__":

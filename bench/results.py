@@ -88,7 +88,7 @@ class Results:
     def __init__(self, others: dict[str, "Results"]):
         self.others = others
         self.rows: list[Row] = []
-        self.data: dict[str, Any] = {}  # for the plots, and for closer inspection
+        self.data: dict[str, Any] = {}  # for closer inspection
         self.failed = ""
         self.at = time.time()
 

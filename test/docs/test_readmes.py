@@ -1,6 +1,8 @@
-"""README.md stays short, and the figures that it and the head of docs/performance.md name are those of the bench. The
-code of each stack in examples/README.md and on its own page is the code that the tests run."""
+"""README.md stays short, and the figures that it and the head of docs/performance.md name are those of the bench,
+and the plots are drawn from them. The code of each stack in examples/README.md and on its own page is the code that the
+tests run."""
 
+import hashlib
 import re
 
 import pytest
@@ -40,6 +42,13 @@ def test_figures_are_those_of_the_bench(figures):
 def test_the_figures_of_the_page_about_growth_are_those_of_the_bench():
     page = re.sub(r"^ *```.*?^ *```$|\]\([^)]*\)", "", (ROOT / "docs/scaling.md").read_text(), flags=re.MULTILINE | re.DOTALL)
     assert set(unknown(page)) == {"4,096", "400,000"}  # the limit of the code, and the one that docs/performance.md derives
+
+
+def test_plots_are_drawn_from_the_table():
+    checksum = hashlib.sha256(re.search(r"^\| measure .*?(?=\n\n)", PERFORMANCE, re.MULTILINE | re.DOTALL)[0].encode()).hexdigest()
+    plots = list((ROOT / "docs/plots").glob("*.svg"))
+    assert len(plots) == 10 and [path.name for path in plots if not path.read_text().endswith(f"<!-- {checksum} -->\n")] == [], "make plots"
+    assert [path.name for path in plots if f'="plots/{path.name}"' not in PERFORMANCE] == []
 
 
 def shown(stack: str) -> str:
