@@ -11,7 +11,7 @@ from outbox_rig import wait_until
 from outbox_rig.database import module_db
 from outbox_rig.paths import ROOT
 from outbox_rig.process import free_port
-from outbox_rig.prometheus import PROMETHEUS
+from outbox_rig.prometheus import PROMETHEUS, QUERIES
 from outbox_rig.receiver import OK, SECRET, status
 
 from test_metrics import samples
@@ -114,6 +114,13 @@ def test_every_query_of_the_dashboard_has_data(db, prometheus):
     for state, sinks in {"circuit_open": {"down"}, "paused": {"paused"}, "disabled": {"gone"}}.items():
         wait_until(lambda: {s["metric"]["sink"] for s in prometheus.query(f"outbox_sink_{state} == 1")} >= sinks, 20, state)
     assert prometheus.value('histogram_quantile(0.5, sum by (le) (rate(outbox_publish_latency_seconds_bucket{sink="ok"}[10s])))') < 300
+
+
+def test_every_metric_is_on_the_dashboard():
+    metrics = {f"{query}_{name}" for query, about in yaml.safe_load(QUERIES.read_text()).items() for each in about["metrics"]
+               for name, what in each.items() if what["usage"] != "LABEL"}
+    shown = " ".join(expression for _, expression in TARGETS)
+    assert {metric for metric in metrics if metric not in shown} == {"outbox_pending_events_estimated"}
 
 
 def test_alerts_follow_their_causes(db, prometheus):
