@@ -6,7 +6,7 @@
 # make demo, make bench, make bench-peers, make chaos, each by itself on a fresh machine (they install what they need);
 # make examples tries the stacks of examples/;
 # make deb, make rpm, make dist (for PGXN): packages in build/; make test-packages, make test-upgrade, make test-patroni, make test-compose try them, and what docs/ says;
-# make lint, make format, make docs, make diagrams, make plots for those who change it.
+# make lint, make format, make docs, make diagrams, make plots, make dashboard for those who change it.
 
 EXTENSION = outbox
 OUTBOX_VERSION = $(shell sed -n "s/^default_version = '\(.*\)'/\1/p" outbox.control)
@@ -124,7 +124,7 @@ scripts:
 version:
 	@echo $(OUTBOX_VERSION)
 
-.PHONY: sinks scripts version conformance demo test test-all nightly gate test-assert unit bench bench-peers chaos models simulate fuzz docs lint format deb rpm dist test-packages test-patroni test-compose test-model test-upgrade examples diagrams plots test-faults deb-sinks install-kit uninstall-kit kit disks test-calls test-memory test-races chaos-night
+.PHONY: sinks scripts version conformance demo test test-all nightly gate test-assert unit bench bench-peers chaos models simulate fuzz docs lint format deb rpm dist test-packages test-patroni test-compose test-model test-upgrade examples diagrams plots dashboard test-faults deb-sinks install-kit uninstall-kit kit disks test-calls test-memory test-races chaos-night
 demo:
 	demo/run
 test:
@@ -184,6 +184,9 @@ diagrams: # of README.md, src/README.md and docs, from src/diagrams/*.dot
 plots: # of docs/performance.md, from its table
 	test/rig/install bench
 	build/venv/bin/python bench/plots.py
+dashboard: # of docs/monitoring.md, from five minutes of a server with Prometheus; what it measured is in build/dashboard.json
+	test/rig/install bench +prometheus +prometheus-postgres-exporter
+	bash -c '. test/rig/env.sh && test/rig/build && exec "$$PYTHON" -u docker/grafana/picture.py'
 lint:
 	test/lint
 format:

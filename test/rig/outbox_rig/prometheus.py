@@ -73,6 +73,10 @@ class Prometheus(Service):
         """The series of an instant vector: {"metric": labels, "value": [time, text]}."""
         return self._api("query", query=expression)["result"]
 
+    def over_time(self, expression: str, start: float, end: float, step: float) -> list[dict]:
+        """The series between two moments: {"metric": labels, "values": [[time, text], ...]}."""
+        return self._api("query_range", query=expression, start=f"{start:.3f}", end=f"{end:.3f}", step=f"{step:g}")["result"]
+
     def value(self, expression: str) -> float | None:
         """The value of the only series; None if there is none."""
         series = self.query(expression)
