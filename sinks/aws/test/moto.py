@@ -16,9 +16,9 @@ REGION = "eu-central-1"
 KEYS = {"access_key_id": "AKIAIOSFODNN7EXAMPLE", "secret_access_key": "wJalrXUtnFEMIK7MDENGbPxRfiCYEXAMPLEKEY"}
 
 
-def client(service: str, url: str):
+def client(service: str, url: str, **more):
     return boto3.client(service, region_name=REGION, endpoint_url=url, aws_access_key_id=KEYS["access_key_id"], aws_secret_access_key=KEYS["secret_access_key"],
-                        config=Config(retries={"max_attempts": 1}, read_timeout=30))
+                        config=Config(retries={"max_attempts": 1}, read_timeout=30, **more))
 
 
 class Moto:
