@@ -1,12 +1,4 @@
-# outbox: make, make install, make installcheck, for a server of your own (PG_CONFIG chooses it);
-# make check: unit tests and pg_regress, in minutes; make test: what a change must pass; make gate: the same on a clean clone, before main moves;
-# make test-all: everything that this machine has the means for; make nightly: the same, one suite after the other, with fresh seeds;
-# make test-assert: on a PostgreSQL that checks itself; make test-memory: on one that Valgrind watches; make test-faults: broken at every edge;
-# make sinks builds the kinds of sink in sinks/, for the outbox that is installed;
-# make demo, make bench, make bench-peers, make chaos, each by itself on a fresh machine (they install what they need);
-# make examples tries the stacks of examples/;
-# make deb, make rpm, make dist (for PGXN): packages in build/; make test-packages, make test-upgrade, make test-patroni, make test-compose try them, and what docs/ says;
-# make lint, make format, make docs, make diagrams, make plots, make dashboard for those who change it.
+# The extension outbox, by PGXS; then the targets of those who change it. make help lists what one runs.
 
 EXTENSION = outbox
 OUTBOX_VERSION = $(shell sed -n "s/^default_version = '\(.*\)'/\1/p" outbox.control)
@@ -124,82 +116,110 @@ scripts:
 version:
 	@echo $(OUTBOX_VERSION)
 
-.PHONY: sinks scripts version conformance demo test test-all nightly gate test-assert unit bench bench-peers chaos models simulate fuzz docs lint format deb rpm dist test-packages test-patroni test-compose test-model test-upgrade examples diagrams plots dashboard test-faults deb-sinks install-kit uninstall-kit kit disks test-calls test-memory test-races chaos-night
-demo:
+# What one runs: "name: ## text" or "## name: text" below a heading "##@" is a line of make help.
+.PHONY: help sinks scripts version kit install-kit uninstall-kit
+help:
+	@sed -nE -e 's/^##@ /\n/p' -e 's/^## ([a-z-]+): /  make \1\t/p' -e 's/^([a-z-]+):.* ## /  make \1\t/p' Makefile | expand -t 24
+
+##@ Try it: on a fresh machine, each installs what it needs
+.PHONY: demo examples bench bench-peers conformance
+demo: ## an outage and what arrives after it, in minutes
 	demo/run
-test:
-	test/run test
-test-all:
-	test/run all
-nightly: # the report is build/nightly.txt; SEED=1: instead of a fresh one
-	test/run --nightly all
-gate: # COMMIT=main: instead of the one that is checked out
-	.ci/gate $(COMMIT)
-test-assert: # on a PostgreSQL with --enable-cassert; CYCLES=20: of chaos
-	test/run assert
-test-faults: # breaks the server at each fault point in each way; POINTS="claim. Sink" WAYS="kill wait" SEED=1: which
-	test/faults/run
-test-memory: # on a server under Valgrind, half an hour; PYTEST_ARGS="-k test_retry" chooses the tests of e2e
-	test/run memory
-test-races: # the unit tests, librdkafka and libcurl under ThreadSanitizer
-	test/run races
-unit:
-	$(MAKE) -f test/unit/Makefile run
-bench:
+examples: ## the stacks of examples/, each with its own toolchain
+	test/run examples
+bench: ## throughput and latency
 	bench/run
-bench-peers:
+bench-peers: ## the same for Debezium, to compare
 	bench/run --peers
-chaos:
-	test/chaos/run
-conformance: # what outbox and other relays lose when a transaction commits late
+conformance: ## what outbox and other relays lose when a transaction commits late
 	conformance/run
-disks: # CYCLES=20 SEED=1: power cuts and disk errors, and what arrived
-	test/power/run
-chaos-night: # one seed after the other until it is stopped; HOURS=8 CYCLES=20 (of each seed); keeps those that failed in build/chaos/failed
+
+##@ Build, for a server of your own: PG_CONFIG=/path/to/pg_config chooses it
+## all: the extension (without a target)
+## install: as root
+## installcheck: pg_regress and isolation tests on the running server
+## uninstall: the files that install has placed
+## sinks: the kinds of sink in sinks/, for the outbox that is installed; KINDS="redis nats"
+## clean: what was built here
+
+##@ Test: CONTRIBUTING.md tells when
+.PHONY: test test-all nightly gate unit
+## check: unit tests and pg_regress, in minutes
+test: ## what a change must pass
+	test/run test
+gate: ## the same on a clean clone, before main moves; COMMIT=main: instead of the one that is checked out
+	.ci/gate $(COMMIT)
+test-all: ## everything that this machine has the means for
+	test/run all
+nightly: ## the same, one suite after the other, with fresh seeds; the report is build/nightly.txt; SEED=1
+	test/run --nightly all
+unit: ## unit tests alone; FILTER='Webhook*'
+	$(MAKE) -f test/unit/Makefile run
+
+##@ Test one property
+.PHONY: chaos chaos-night disks simulate models test-model fuzz test-faults test-calls test-assert test-memory test-races test-upgrade test-packages test-patroni test-compose
+chaos: ## random faults, and what arrived; CYCLES=20 SEED=1
+	test/chaos/run
+chaos-night: ## one seed after the other; HOURS=8 CYCLES=20 (of each seed); keeps those that failed in build/chaos/failed
 	test/chaos/run --night
-models:
-	test/run models
-simulate: # SEEDS=1000 SEED=1: which worlds, else fresh ones for three minutes
+disks: ## power cuts and disk errors, and what arrived; CYCLES=20 SEED=1
+	test/power/run
+simulate: ## src/dispatch in simulated worlds; SEEDS=1000 SEED=1: which, else fresh ones for three minutes
 	test/rig/install check
 	test/simulate/run
-fuzz: # SECONDS=600: for each target; TARGETS="url match": these alone
-	test/fuzz/run --seconds $(or $(SECONDS),60) $(TARGETS)
-test-model: # EXAMPLES=200 SEED=1 STEPS=20: how many, from which seed (else a fresh one), how long
+models: ## protocols between processes, model-checked
+	test/run models
+test-model: ## random steps through the SQL surface; EXAMPLES=200 SEED=1 STEPS=20: how many, from which seed (else a fresh one), how long
 	EXAMPLES=$(or $(EXAMPLES),200) SEED=$(SEED) test/run model
-test-calls: # each allocation and call of src/delivery and src/dispatch fails once; SCENARIO=webhook N=call:17: this one, with its stack
+fuzz: ## parsers of foreign bytes; SECONDS=600: for each target; TARGETS="url match": these alone
+	test/fuzz/run --seconds $(or $(SECONDS),60) $(TARGETS)
+test-faults: ## breaks the server at each fault point in each way; POINTS="claim. Sink" WAYS="kill wait" SEED=1: which
+	test/faults/run
+test-calls: ## each allocation and call of src/delivery and src/dispatch fails once; SCENARIO=webhook N=call:17: this one, with its stack
 	test/rig/install check
 	test/calls/run
-test-upgrade: # pg_upgrade from 15, in a release that has a newer one as well; UPGRADE_TO=18 chooses it
+test-assert: ## on a PostgreSQL with --enable-cassert; CYCLES=20: of chaos
+	test/run assert
+test-memory: ## on a server under Valgrind, half an hour; PYTEST_ARGS="-k test_retry" chooses the tests of e2e
+	test/run memory
+test-races: ## the unit tests, librdkafka and libcurl under ThreadSanitizer
+	test/run races
+test-upgrade: ## pg_upgrade from 15, in a release of Debian that has a newer one as well; UPGRADE_TO=18 chooses it
 	PYTEST_ARGS="-k pg_upgrade -rs" test/rig/chroot $(or $(UPGRADE_TO),17) test/run operate
-examples:
-	test/run examples
-docs:
+test-packages: ## packages, built, installed and used
+	test/run packages packages-17 packages-18
+test-patroni: ## a Patroni cluster of two nodes
+	test/run patroni
+test-compose: ## docker/ without Docker
+	test/run compose
+
+##@ Package
+.PHONY: deb deb-sinks rpm dist
+deb: ## Debian packages in build/deb, for the servers that are installed; PG_VERSIONS="16 17" CHECK=1
+	packaging/deb
+deb-sinks: ## those of the kinds of sink in build/deb-sinks, for the outbox that is installed; KINDS="redis nats"
+	packaging/deb-sinks
+rpm: ## an RPM in build/rpm
+	packaging/rpm
+dist: ## the archive for PGXN in build/dist
+	packaging/source zip build/dist/outbox-$(OUTBOX_VERSION).zip
+
+##@ Documentation and style
+.PHONY: docs docs-site diagrams plots dashboard lint format
+docs: ## docs/reference.md and docs/settings.md, from the code
 	test/docs/generate
-.PHONY: docs-site
-docs-site: # docs/ as a site with search, in build/site; a broken link fails
+docs-site: ## docs/ as a site with search, in build/site; a broken link fails
 	packaging/site/build
-diagrams: # of README.md, src/README.md and docs, from src/diagrams/*.dot
+diagrams: ## of README.md, src/README.md and docs, from src/diagrams/*.dot
 	test/rig/install diagrams
 	src/diagrams/draw
-plots: # of docs/performance.md, from its table
+plots: ## of docs/performance.md, from its table
 	test/rig/install bench
 	build/venv/bin/python bench/plots.py
-dashboard: # of docs/monitoring.md, from five minutes of a server with Prometheus; what it measured is in build/dashboard.json
+dashboard: ## of docs/monitoring.md, from five minutes of a server with Prometheus; what it measured is in build/dashboard.json
 	test/rig/install bench +prometheus +prometheus-postgres-exporter
 	bash -c '. test/rig/env.sh && test/rig/build && exec "$$PYTHON" -u docker/grafana/picture.py'
-lint:
+lint: ## what a change's style must pass
 	test/lint
-format:
+format: ## clang-format on all C++
 	git ls-files '*.cpp' '*.h' | xargs clang-format -i
-deb:
-	packaging/deb
-deb-sinks: # of the kinds of sink in sinks/, for the outbox that is installed
-	packaging/deb-sinks
-rpm:
-	packaging/rpm
-test-packages:
-	test/run packages packages-17 packages-18
-test-patroni test-compose: test-%:
-	test/run $*
-dist:
-	packaging/source zip build/dist/outbox-$(OUTBOX_VERSION).zip
