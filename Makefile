@@ -102,9 +102,10 @@ uninstall-kit:
 # The kinds of sink in sinks/ whose client library is there. Each is an extension of its own, built against the outbox that is installed.
 SINKS = $(or $(KINDS),$(patsubst sinks/%/Makefile,%,$(wildcard sinks/*/Makefile)))
 sinks:
+	@test -e $(includedir_server)/extension/outbox/kind.mk || { echo "outbox is not installed for this server: run make install first (PG_CONFIG chooses the server)" >&2; exit 1; }
 	@for kind in $(SINKS); do \
 	  if $(MAKE) --no-print-directory -s -C sinks/$$kind has-library >/dev/null 2>&1; then $(MAKE) -C sinks/$$kind all || exit 1; \
-	  else echo "sinks/$$kind is left out: its client library is not installed (make -C sinks/$$kind install-peer)"; fi; \
+	  else echo "sinks/$$kind is left out: it needs $$(sed -n 's/^BUILD_PACKAGES = //p' sinks/$$kind/Makefile)"; fi; \
 	done
 
 # What test/rig/build compares with what is installed, and its version.
