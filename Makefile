@@ -187,15 +187,15 @@ test-races: ## the unit tests, librdkafka and libcurl under ThreadSanitizer
 	test/run races
 test-upgrade: ## pg_upgrade from 15, in a release of Debian that has a newer one as well; UPGRADE_TO=18 chooses it
 	PYTEST_ARGS="-k pg_upgrade -rs" test/rig/chroot $(or $(UPGRADE_TO),17) test/run operate
-test-packages: ## packages, built, installed and used
+test-packages: ## packages and a release, built, installed and used
 	test/run packages packages-17 packages-18
 test-patroni: ## a Patroni cluster of two nodes
 	test/run patroni
 test-compose: ## docker/ without Docker
 	test/run compose
 
-##@ Package
-.PHONY: deb deb-sinks rpm dist
+##@ Package and release
+.PHONY: deb deb-sinks rpm dist release
 deb: ## Debian packages in build/deb, for the servers that are installed; PG_VERSIONS="16 17" CHECK=1
 	packaging/deb
 deb-sinks: ## those of the kinds of sink in build/deb-sinks, for the outbox that is installed; KINDS="redis nats"
@@ -204,6 +204,8 @@ rpm: ## an RPM in build/rpm
 	packaging/rpm
 dist: ## the archive for PGXN in build/dist
 	packaging/source zip build/dist/outbox-$(OUTBOX_VERSION).zip
+release: ## all of a release in build/release, built in fresh systems; publishes nothing; PG_VERSIONS="15 17"
+	packaging/release
 
 ##@ Documentation and style
 .PHONY: docs docs-site diagrams plots dashboard lint format

@@ -1,12 +1,16 @@
-"""make deb: built, checked with lintian, installed in a directory and in a system, used, purged."""
+"""make deb: built, checked with lintian, installed in a directory and in a system, used, purged. make release: what it refuses, and all
+that it makes, installed in fresh systems and used."""
 
+import json
 import os
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 from conftest import VERSION, run
 from outbox_rig import installation
-from outbox_rig.paths import BUILD
+from outbox_rig.paths import BUILD, ROOT
 
 pytestmark = pytest.mark.timeout(1800)  # it compiles
 
@@ -55,3 +59,120 @@ def test_the_debian_package_in_a_system(package):
     assert f"/usr/lib/postgresql/{major}/lib/outbox.so" in files
     run("dpkg", "--purge", f"postgresql-{major}-outbox")
     assert not [file for file in files if "outbox" in Path(file).name and Path(file).exists() and not file.startswith("/outbox")]
+
+
+@pytest.fixture(scope="module")
+def clone():
+    folder = BUILD / "packages/release"
+    shutil.rmtree(folder, ignore_errors=True)
+    run("git", "clone", "--quiet", ROOT, folder)
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def as_committed(clone: Path) -> Path:
+    run("git", "reset", "--quiet", "--hard", "origin/HEAD", cwd=clone)
+    return clone
+
+
+@pytest.fixture
+def checkout(clone):
+    return as_committed(clone)
+
+
+@pytest.mark.parametrize(("file", "old", "new", "said"), [
+    ("README.md", "", "not committed", "commit or remove these first:\n M README.md"),
+    ("META.json", f'"version": "{VERSION}",\n   "maint', '"version": "0.9.9",\n   "maint', 'META.json has "0.9.9"'),
+    ("META.json", f'"version": "{VERSION}"\n', '"version": "0.9.9"\n', 'META.json:provides has "0.9.9"'),
+    ("debian/changelog", f"({VERSION}-1)", "(0.9.9-1)", 'debian/changelog has "0.9.9"'),
+    ("packaging/outbox.spec", VERSION, "0.9.9", 'packaging/outbox.spec has "0.9.9"'),
+    ("CHANGELOG.md", f"## [{VERSION}]", "## [0.9.9]", 'CHANGELOG.md has "0.9.9"'),
+    ("CHANGELOG.md", f"## [{VERSION}] - 20", f"## [{VERSION}] - Unreleased 20", f"CHANGELOG.md has no date for {VERSION}"),
+    ("debian/changelog", ") unstable;", ") UNRELEASED;", "debian/changelog says UNRELEASED"),
+])
+def test_a_release_that_is_refused(checkout, file, old, new, said):
+    text = (checkout / file).read_text()
+    assert old in text
+    (checkout / file).write_text(text.replace(old, new, 1))
+    if old:
+        run("git", "-c", "user.name=test", "-c", "user.email=test@example.org", "commit", "--quiet", "--all", "-m", "Other version", cwd=checkout)
+    done = subprocess.run(["packaging/release"], cwd=checkout, capture_output=True, text=True)
+    assert done.returncode == 1 and said in done.stderr
+    assert not (checkout / "build/release").exists()
+
+
+MADE_ELSEWHERE = pytest.mark.skipif(bool(os.environ.get("LAYER")), reason="it makes systems of its own")
+
+
+@pytest.fixture(scope="module")
+def release(clone):
+    """The folder that make release has filled, of $RELEASE if that is set."""
+    made = clone / "build/release"
+    if "RELEASE" in os.environ:
+        shutil.copytree(os.environ["RELEASE"], made)
+    else:
+        # Compiled quickly: the code has tests of its own.
+        run("packaging/release", cwd=as_committed(clone), env=os.environ | {"PG_VERSIONS": "15 16 18", "DEB_CXXFLAGS_APPEND": "-O0 -g0"})
+    return made
+
+
+def fresh(checkout: Path, system: str, script: str) -> str:
+    return run("packaging/fresh", system, checkout, "sh", "-ec", f"apt-get update -q\n{script}", cwd=checkout)
+
+
+@MADE_ELSEWHERE
+@pytest.mark.timeout(7200)
+def test_what_a_release_has(checkout, release):
+    run("sha256sum", "-c", "SHA256SUMS", cwd=release)
+    notes = (release / "RELEASE_NOTES.md").read_text()
+    assert "The first release." in notes and "- PostgreSQL 16: no release of Debian has it." in notes and "PostgreSQL 15" not in notes.split("## Not built")[1]
+    run("packaging/source", "tar.gz", "build/again.tar.gz", cwd=checkout)
+    assert (checkout / "build/again.tar.gz").read_bytes() == (release / f"outbox-{VERSION}.tar.gz").read_bytes()
+    assert len(list(release.glob("*.src.rpm"))) == 1 and f"outbox-{VERSION}/META.json" in run("unzip", "-Z1", release / f"outbox-{VERSION}.zip").split()
+    for major, system in ((15, "bookworm"), (18, "forky")):
+        needed = {each["name"]: each for each in json.loads((release / f"outbox-{VERSION}-pg{major}-{system}.cdx.json").read_text())["components"]}
+        assert needed["librdkafka1"]["version"] and needed["librdkafka1"]["licenses"] and "outbox_redis.so" in needed
+
+
+VIRTUAL = "pg_virtualenv -o shared_preload_libraries=outbox -v"
+
+
+@MADE_ELSEWHERE
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize(("major", "system"), [(15, "bookworm"), (18, "forky")])
+def test_packages_of_a_release_deliver(checkout, release, major, system):
+    """Installed by apt, with what they need, in a system that has nothing else."""
+    kinds = [path.name for path in (ROOT / "sinks").iterdir()]
+    said = fresh(checkout, system, f"""apt-get install -y --no-install-recommends python3 ./build/release/postgresql-{major}-outbox*.deb
+        {VIRTUAL} {major} sh -e debian/tests/deliver-one
+        {VIRTUAL} {major} sh -ec 'for kind in {" ".join(kinds)}; do psql -X -c "CREATE EXTENSION outbox_$kind CASCADE"; done'""")
+    assert '"total": 99.5' in said and said.count("CREATE EXTENSION") == 1 + len(kinds)
+
+
+@MADE_ELSEWHERE
+@pytest.mark.timeout(1800)
+def test_the_image_volume_of_a_release_delivers(checkout, release):
+    """In a server that has neither outbox nor librdkafka."""
+    image = f"outbox-extension-{VERSION}-18-forky"
+    said = fresh(checkout, "forky", f"""apt-get install -y --no-install-recommends python3 postgresql-18 umoci
+        rm -rf build/oci build/volume && mkdir build/oci && tar -xf build/release/{image}.oci.tar -C build/oci
+        umoci unpack --image build/oci:{image.removeprefix("outbox-extension-")} build/volume
+        echo /mnt/build/volume/rootfs/system >/etc/ld.so.conf.d/volume.conf && ldconfig
+        if dpkg -s librdkafka1; then exit 1; fi
+        {VIRTUAL} 18 -o 'extension_control_path=/mnt/build/volume/rootfs/share:$system' -o 'dynamic_library_path=/mnt/build/volume/rootfs/lib:$libdir' \\
+          sh -e debian/tests/deliver-one""")
+    assert '"total": 99.5' in said
+
+
+@MADE_ELSEWHERE
+@pytest.mark.timeout(1800)
+def test_kinds_whose_library_is_missing_are_left_out(checkout, release):
+    said = fresh(checkout, "bookworm", """apt-get install -y --no-install-recommends g++ make libcurl4-openssl-dev libssl-dev nlohmann-json3-dev postgresql-server-dev-15
+        if make sinks 2>&1; then exit 1; fi
+        apt-get install -y --no-install-recommends ./build/release/postgresql-15-outbox_*.deb
+        make sinks KINDS="grpc redis rabbitmq"
+        ls sinks/*/*.so""")
+    assert "outbox is not installed for this server: run make install first" in said
+    assert [line for line in said.splitlines() if "is left out" in line] == [
+        f"sinks/{kind} is left out: it needs lib{library}-dev libssl-dev" for kind, library in (("redis", "hiredis"), ("rabbitmq", "rabbitmq"))]
+    assert said.endswith("sinks/grpc/outbox_grpc.so\n")
