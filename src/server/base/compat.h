@@ -5,6 +5,13 @@
 #error "outbox needs PostgreSQL 15 or later"
 #endif
 
+/* 16 moved the macros of varlena values out of postgres.h. */
+#if PG_VERSION_NUM >= 160000
+extern "C" {
+#include "varatt.h"
+}
+#endif
+
 /* 16 folded the per-class ownership checks into one. */
 #if PG_VERSION_NUM < 160000
 #define outbox_owns_database(database, role) pg_database_ownercheck(database, role)

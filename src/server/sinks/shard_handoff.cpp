@@ -57,7 +57,7 @@ static const char *set_text(const ShardSet &set, ShardSetText text) {
   char *end = text;
 
   for (uint64 word : set.words)
-    end += snprintf(end, text + sizeof(ShardSetText) - end, "%016" INT64_MODIFIER "x", word);
+    end += snprintf(end, text + sizeof(ShardSetText) - end, "%016llx", (unsigned long long)word);
   return text;
 }
 
