@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Checks src/folders.txt, the table of which folder may include which: every include must be allowed by it, and it must
 have no cycle. Also checks that each function declared in a header x.h of src/server or src/dispatch is defined in x.h
-or in x.cpp beside it, so that needing one function does not mean including another file's header.
+or in x.cpp beside it, so that needing one function does not mean including another file's header. The functions of a
+class may stand in several files of its folder.
 
 test/folders.py [--graph]: exit code 1 and a line for each fault; --graph prints the folders level by level.
 
@@ -54,11 +55,12 @@ def defined_elsewhere() -> list[str]:
     for header in sorted(path for folder in DECLARED_BESIDE for path in (SRC / folder).rglob("*.h") if path.name != "fault_point.h"):
         source = header.with_suffix(".cpp")
         text, code = code_of(header), code_of(source)
+        of_folder = "\n".join(code_of(path) for path in sorted(header.parent.glob("*.cpp")))
         classes = [(match.start(), match.end(), match[1]) for match in CLASS.finditer(text)]
         for match in DECLARATION.finditer(text):
             within = next((name for begin, end, name in classes if begin < match.start() < end), None)
             name = re.escape(f"{within}::{match[1]}" if within else match[1])
-            if not re.search(rf"^[A-Za-z_\[][^;{{}}()=]*\b{name}\([^;{{}}]*\)[\w\s]*\{{", code, re.MULTILINE):
+            if not re.search(rf"^[A-Za-z_\[][^;{{}}()=]*\b{name}\([^;{{}}]*\)[\w\s]*\{{", of_folder if within else code, re.MULTILINE):
                 line = text.count("\n", 0, match.start(1)) + 1
                 faults.append(f"src/{header.relative_to(SRC)}:{line} declares {match[1]}(), which src/{source.relative_to(SRC)} does not define")
     return faults

@@ -13,12 +13,12 @@ static RowDecision skip(const char *reason, int64_t blocker = 0) {
 
 static constexpr RowDecision OUT_OF_MEMORY = {RowVerdict::OUT_OF_MEMORY, nullptr, 0};
 
-static Mark mark_of(const Row &row, const RowSink &sink, int64_t group) {
+static Mark mark_of(const Row &row, const RoundSink &sink, int64_t group) {
   return {row.position, row.handle, group, sink.id(), row.key_hash};
 }
 
 /* Why the round cannot take one more event; NULL if it can. */
-static const char *no_room(const Round &round, const RowSink &sink) {
+static const char *no_room(const Round &round, const RoundSink &sink) {
   return sink.cursor->free_slots() <= 0                    ? "its sink takes no more"
          : round.free_events <= 0 || round.free_bytes <= 0 ? "the worker takes no more"
                                                            : nullptr;
@@ -26,9 +26,9 @@ static const char *no_room(const Round &round, const RowSink &sink) {
 
 /* A failed event blocks its key until it is due; a scheduled one neither blocks nor waits. The search for due rows
  * finds only unmarked rows, so others are marked with group 0, which removes their mark. */
-static RowDecision handle_not_due(Dispatch &decisions, const Row &row, const RowSink &sink) {
+static RowDecision handle_not_due(Dispatch &decisions, const Row &row, const RoundSink &sink) {
   sink.cursor->due.expect(row.available_at);
-  if (sink.ordered && row.failed) {
+  if (sink.rules.ordered && row.failed) {
     if (!decisions.block_key(sink.id(), row.key_hash, row.position))
       return OUT_OF_MEMORY;
     if (const BlockedKey *key = decisions.blocked_keys.find_before(sink.id(), row.key_hash, row.position)) {
@@ -59,7 +59,7 @@ static bool waits_while_blocked(const Row &row, const BlockedKey &key, RowScan s
   return row.position > key.blocker || (row.position != key.blocker && has_yet_to_drain);
 }
 
-static RowDecision block_row(Dispatch &decisions, const Row &row, const RowSink &sink, const BlockedKey &key) {
+static RowDecision block_row(Dispatch &decisions, const Row &row, const RoundSink &sink, const BlockedKey &key) {
   const int64_t blocker = key.blocker;
 
   if (row.blocked_by == key.group) {
@@ -75,7 +75,7 @@ static RowDecision block_row(Dispatch &decisions, const Row &row, const RowSink 
 
 /* The blocker could be sent, but rows before it have yet to drain. The key drains up to it, and it is then read
  * again. A mark would not do: if the round fails, the key drains all the same. */
-static RowDecision let_others_drain(Dispatch &decisions, const Row &row, const RowSink &sink) {
+static RowDecision let_others_drain(Dispatch &decisions, const Row &row, const RoundSink &sink) {
   if (!decisions.locked_rows.add(row.position, sink.id(), row.key_hash))
     return OUT_OF_MEMORY;
   decisions.blocked_keys.release(sink.id(), row.key_hash, row.position);
@@ -84,7 +84,7 @@ static RowDecision let_others_drain(Dispatch &decisions, const Row &row, const R
 
 /* Later events of the key are in flight: the redriven row blocks its key until they have ended, and is then read
  * again. */
-static RowDecision wait_for_later_events(Dispatch &decisions, const Row &row, const RowSink &sink) {
+static RowDecision wait_for_later_events(Dispatch &decisions, const Row &row, const RoundSink &sink) {
   if (!decisions.block_key(sink.id(), row.key_hash, row.position) ||
       !decisions.locked_rows.add(row.position, sink.id(), row.key_hash)) /* an earlier event may be the blocker */
     return OUT_OF_MEMORY;
@@ -94,14 +94,14 @@ static RowDecision wait_for_later_events(Dispatch &decisions, const Row &row, co
 
 /* Until there is room for the redriven row, no later event of its key may drain. A row of a draining key is marked
  * instead: as the blocker it would be sent before the marked rows that have yet to drain. */
-static RowDecision wait_for_room(Dispatch &decisions, const Row &row, const RowSink &sink, const char *reason) {
+static RowDecision wait_for_room(Dispatch &decisions, const Row &row, const RoundSink &sink, const char *reason) {
   if (!decisions.block_key(sink.id(), row.key_hash, row.position))
     return OUT_OF_MEMORY;
   decisions.round.reordered = true;
   return {RowVerdict::STOP, reason, 0};
 }
 
-RowDecision classify_row(Dispatch &decisions, const Row &row, const RowSink &sink, RowScan scan) noexcept {
+RowDecision classify_row(Dispatch &decisions, const Row &row, RoundSink &sink, RowScan scan) noexcept {
   if (scan == RowScan::MAIN && !sink.cursor->reading())
     return skip("its sink reads no farther");
   if (scan == RowScan::MAIN && row.position <= sink.cursor->position())
@@ -111,8 +111,8 @@ RowDecision classify_row(Dispatch &decisions, const Row &row, const RowSink &sin
   if (InFlightEvent *event = decisions.in_flight.find(row.position)) {
     /* A user has changed its sink or its key: it is read again once it has ended. Its present mark, if any, is that
      * of its former key, which drains without it. */
-    if (event->sink != sink.in_flight || event->state == EventState::GONE ||
-        (sink.ordered && event->key_hash != row.key_hash))
+    if (event->sink != &sink.events || event->state == EventState::GONE ||
+        (sink.rules.ordered && event->key_hash != row.key_hash))
       event->given_to = sink.id();
     return skip("it is in flight");
   }
@@ -121,17 +121,17 @@ RowDecision classify_row(Dispatch &decisions, const Row &row, const RowSink &sin
     return skip("this round has marked it");
   if (row.available_at > decisions.round.now.wall)
     return handle_not_due(decisions, row, sink);
-  const BlockedKey *key = sink.ordered ? decisions.blocked_keys.find(sink.id(), row.key_hash) : nullptr;
+  const BlockedKey *key = sink.rules.ordered ? decisions.blocked_keys.find(sink.id(), row.key_hash) : nullptr;
   const bool waits_behind =
       key && (key->state == KeyState::BLOCKED ? waits_while_blocked(row, *key, scan) : scan != RowScan::DRAINING);
   if (const char *reason = no_room(decisions.round, sink)) {
-    if (!row.redriven || !sink.ordered || scan != RowScan::RESCAN)
+    if (!row.redriven || !sink.rules.ordered || scan != RowScan::RESCAN)
       return {RowVerdict::STOP, reason, 0};
     return waits_behind ? block_row(decisions, row, sink, *key) : wait_for_room(decisions, row, sink, reason);
   }
   if (scan == RowScan::MAIN && decisions.locked_rows.full())
     return {RowVerdict::STOP, "the worker takes no more", 0};
-  if (!sink.ordered)
+  if (!sink.rules.ordered)
     return {RowVerdict::CLAIM, nullptr, 0};
   if (waits_behind)
     return block_row(decisions, row, sink, *key);

@@ -21,15 +21,6 @@ struct Row {
   RowHandle handle;
 };
 
-/* The row's sink and its state in this round. */
-struct RowSink {
-  SinkInFlight *in_flight;
-  SinkCursor *cursor;
-  bool ordered;
-
-  SinkId id() const noexcept { return in_flight->id; }
-};
-
 struct RowDecision {
   RowVerdict verdict;
   const char *reason; /* a string literal; NULL for CLAIM */
@@ -38,6 +29,6 @@ struct RowDecision {
 
 /* Classifies a row that the running round has read; its sink and shard must be this worker's. For every verdict but
  * CLAIM and STOP it also records what will bring the row back. */
-RowDecision classify_row(Dispatch &decisions, const Row &row, const RowSink &sink, RowScan scan) noexcept;
+RowDecision classify_row(Dispatch &decisions, const Row &row, RoundSink &sink, RowScan scan) noexcept;
 
 }  // namespace dispatch

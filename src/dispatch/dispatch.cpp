@@ -14,6 +14,21 @@ Dispatch *create() noexcept {
   }
 }
 
+bool Dispatch::add_sink(RoundSink *sink) noexcept {
+  sink->cursor = sink_cursors.add();
+  if (sink->cursor == nullptr)
+    return false;
+  if (sinks.add(sink))
+    return true;
+  sink_cursors.remove(sink->cursor);
+  return false;
+}
+
+void Dispatch::remove_sink(RoundSink *sink) noexcept {
+  sinks.remove(sink);
+  sink_cursors.remove(sink->cursor);
+}
+
 void Dispatch::begin_round(Now now, int free_events, int64_t free_bytes) noexcept {
   round = {};
   round.open = true;

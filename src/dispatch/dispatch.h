@@ -21,6 +21,8 @@
 #include "dispatch/redrive_order.h"
 #include "dispatch/rescan_cursor.h"
 #include "dispatch/round.h"
+#include "dispatch/round_memory.h"
+#include "dispatch/round_sink.h"
 #include "dispatch/sent_day.h"
 #include "dispatch/shards.h"
 #include "dispatch/sink_cursors.h"
@@ -35,13 +37,6 @@ struct Completion {
   int32_t max_attempts;   /* if fewer than its sink's; 0 = those */
   bool suspect;           /* RETRY: it may be the sink's fault */
   bool slow_retry;        /* RETRY: not within seconds */
-};
-
-/* What its sink says. */
-struct SinkRules {
-  int32_t max_attempts;
-  bool ordered;
-  bool dead_letters_block;
 };
 
 struct Dispatch {
@@ -63,7 +58,15 @@ struct Dispatch {
   SentDay sent_day;
   Shards shards;
   SinkCursors sink_cursors;
-  bool places_exhausted = false; /* SinkShares::exhausted() of the last refresh */
+  RoundSinks sinks;
+  RoundMemory round_memory;
+  bool dead_letters_stale = false; /* on_dead_letter of a sink became 'block': the next round reads them all */
+  bool places_exhausted = false;   /* SinkShares::exhausted() of the last refresh */
+
+  /* The worker knows this sink from now on, with a cursor that stands at the beginning; or no more. False: out of
+   * memory. */
+  bool add_sink(RoundSink *sink) noexcept;
+  void remove_sink(RoundSink *sink) noexcept;
 
   /* One round of claiming, of at most `free_events` events and `free_bytes` bytes. Call commit_round() when the
    * round's transaction has committed: its changes stay. roll_back_round() undoes them: the claimed events were given

@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace dispatch {
@@ -29,10 +30,9 @@ public:
   /* The transactions that the round has found to have ended are found again. */
   void roll_back_round() noexcept;
 
-  /* Finds the noted transactions that have ended; ended_count() is their number. False: out of memory. */
+  /* Finds the noted transactions that have ended; ended() has them. False: out of memory. */
   bool find_ended(const TransactionSnapshot &snapshot) noexcept;
-  int ended_count() const noexcept { return static_cast<int>(ended_.size()); }
-  uint64_t ended(int i) const noexcept { return ended_[i]; }
+  std::span<const uint64_t> ended() const noexcept { return ended_; }
 
   /* Notes the running transactions for the next find_ended(), at most once in a round. Call it after the rows of the
    * ended ones were looked up. False: out of memory; nothing has changed. */

@@ -1,15 +1,14 @@
 /*
- * dispatch.cpp: rounds of src/dispatch over a small table: claims, a failing event whose key is blocked and drains, a
- * row that another session has locked, a dead letter, recording, and rounds that are rolled back. As in the server,
- * "out of memory" rolls the round back and the next one tries again.
+ * dispatch.cpp: rounds of src/dispatch/round over a small table: claims, a failing event whose key is blocked and
+ * drains, a row that another session has locked, a dead letter, recording, and rounds that are rolled back. As in the
+ * server, "out of memory" rolls the round back and the next one tries again.
  */
 #include <algorithm>
 #include <memory>
 #include <vector>
 
-#include "dispatch/classify_row.h"
-#include "dispatch/draining.h"
-#include "dispatch/sink_scan.h"
+#include "dispatch/round/claim_round.h"
+#include "dispatch/round/record_round.h"
 #include "scenario.h"
 
 using namespace dispatch;
@@ -19,31 +18,31 @@ namespace {
 
 struct OutOfMemory {};
 
-/* One call of src/dispatch that says false when memory is short. */
-template <class Call> void need(Call call) {
-  if (!under_test(call))
-    throw OutOfMemory();
-}
-
 struct TableRow {
   int64_t position;
   uint64_t key;
   int64_t blocked_by = 0;
   WallTime available_at = WALL_TIME_BEGIN;
   int32_t attempts = 0;
-  bool dead = false;
+  bool gone = false;
 };
 
-class World {
+class World final : private ClaimPort, private RecordPort {
 public:
   static constexpr int64_t failing = 2, rejected = 3, locked = 5;
 
   World() {
     d_.reset(second_try("create()", [] { return under_test([] { return create(); }); }));
-    sink_.id = 5;
-    cursor_ = second_try("SinkCursors::add()", [&] { return under_test([&] { return d_->sink_cursors.add(); }); });
+    sink_.events.id = 5;
+    sink_.rules = {.max_attempts = 10, .ordered = true, .dead_letters_block = false};
+    second_try("add_sink()", [&] { return under_test([&] { return d_->add_sink(&sink_); }); });
+    ShardSet all = {};
+    for (int shard = 0; shard < SHARDS; shard++)
+      all.add(shard);
+    sink_.shards.begin(all, {});
     for (int64_t position = 1; position <= 12; position++)
       table_.push_back({position, static_cast<uint64_t>(position % 3 + 1)});
+    batch_.reserve(table_.size());
   }
 
   void run() {
@@ -59,185 +58,162 @@ public:
     if (d_->in_flight.count() != 0)
       failed("%d events are left in flight", d_->in_flight.count());
     for (uint64_t key = 1; key <= 3; key++)
-      if (d_->blocked_keys.find(sink_.id, key) && d_->blocked_keys.find(sink_.id, key)->state == KeyState::BLOCKED)
+      if (d_->blocked_keys.find(sink_.id(), key) &&
+          d_->blocked_keys.find(sink_.id(), key)->state == KeyState::BLOCKED)
         failed("a key is left blocked");
   }
 
 private:
   size_t alive() const {
-    return static_cast<size_t>(std::count_if(table_.begin(), table_.end(), [](auto &row) { return !row.dead; }));
+    return static_cast<size_t>(std::count_if(table_.begin(), table_.end(), [](auto &row) { return !row.gone; }));
   }
-  TableRow *find(int64_t position) {
-    auto at = std::find_if(table_.begin(), table_.end(), [&](auto &row) { return row.position == position; });
-    return at == table_.end() ? nullptr : &*at;
+  TableRow &row_at(int64_t position) { return table_[static_cast<size_t>(position - 1)]; }
+  static RowHandle handle_of(int64_t position) { return {static_cast<uint32_t>(position), 0, 0, 0}; }
+
+  /* ---- the port ---- */
+
+  void at(const char *) override {}
+  [[noreturn]] void out_of_memory() override {
+    Armed off(false);
+    throw OutOfMemory();
   }
+  int free_events() override { return 100; }
+  int64_t free_bytes() override { return 100'000; }
+  void take_snapshot() override {}
+  void check_sinks() override {}
+  TransactionSnapshot transactions() override { return {nullptr, 0, 100, 100}; }
+  uint64_t oldest_running() override { return 100; }
+  void find_late(std::span<const uint64_t>, int64_t, FunctionRef<void, uint64_t, int64_t>) override {}
+  int read_queue(RescanPlace, std::span<QueueEntry>) override { return 0; }
+  void delete_from_queue(std::span<const RowHandle>) override {}
+  bool any_news(RescanPlace, int64_t, std::span<const uint64_t>) override { return true; }
+  bool is_stopped(const RoundSink &) override { return false; }
+  bool is_to_be_routed(const ReadRow &) override { return false; }
+  bool routing_is_stuck(int64_t) override { return false; }
+  void row_decided(const ReadRow &, const RowDecision &) override {}
+  void event_returned(const InFlightEvent &, const char *) override {}
+  void returned_event_blocked(const Mark &, int64_t) override {}
+  void watermark_moved(RoundSink &) override {}
+  Retention retention_of(const InFlightEvent &) override { return Retention::NONE; }
+  int64_t retry_delay_ms(const InFlightEvent &) override { return 10; }
+  void find_earlier(std::span<const SentKey>, FunctionRef<void, uint32_t, const EarlierRow &>) override {}
+  void lock_earlier(std::span<OvertakenRow>, std::span<OvertakenRow>) override {}
+  void write_overtaken(EarlierFate, std::span<const OvertakenRow>) override {}
+  void flush_recordings() override {}
 
-  /* ---- claiming ---- */
-
-  RowVerdict classify(const TableRow &row, RowScan scan) {
-    const Row facts = {row.position, row.key, row.available_at, row.blocked_by, row.attempts > 0, false, {}};
-    RowDecision decision = under_test([&] { return classify_row(*d_, facts, {&sink_, cursor_, true}, scan); });
-    if (decision.verdict == RowVerdict::OUT_OF_MEMORY)
-      throw OutOfMemory();
-    if (decision.verdict != RowVerdict::CLAIM)
-      return decision.verdict;
-    InFlightEvent *event = under_test([&] {
-      return d_->in_flight.claim({.position = row.position,
-                                  .key_hash = row.key,
-                                  .sink = &sink_,
-                                  .row = {},
-                                  .attempts = row.attempts,
-                                  .failed = row.attempts > 0,
-                                  .bytes = 100,
-                                  .shard = 0,
-                                  .blocked_by = row.blocked_by,
-                                  .due_since = 0,
-                                  .late = false});
-    });
-    if (!event)
-      throw OutOfMemory();
-    cursor_->event_claimed(100);
-    batch_.push_back(event);
-    need([&] { return d_->event_claimed(event); });
-    return RowVerdict::CLAIM;
-  }
-
-  void drain() {
-    uint64_t hashes[8];
-    size_t n = under_test([&] { return d_->blocked_keys.next_draining(sink_.id, hashes); });
-    for (size_t i = 0; i < n && cursor_->free_slots() > 0; i++) {
-      const KeyId id = {sink_.id, hashes[i]};
-      bool blocked;
-      need([&] { return block_by_unrecorded(*d_, id, &blocked); });
-      if (blocked)
-        continue;
-      const BlockedKey *key = d_->blocked_keys.find(sink_.id, hashes[i]);
-      const int64_t group = key->group;
-      SinkScan scan = {RowScan::DRAINING, cursor_, cursor_->free_slots() + 1, key->drained,
-                       drain_below(*d_, *cursor_, id, {})};
-      for (const TableRow &row : table_)
-        if (!row.dead && row.blocked_by == group && row.position > key->drained)
-          if (scan.ends_before(row.position, row.available_at, now_.wall) ||
-              !scan.row_read(row.position, row.available_at, classify(row, RowScan::DRAINING), true))
-            break;
-      need([&] { return drain_read_ended(*d_, scan, id, {}); });
+  static bool is_read(const TableRow &row, const Read &read) {
+    switch (read.rows) {
+    case RowsOf::MAIN:
+      return row.position > read.after;
+    case RowsOf::MARKED:
+      return row.blocked_by == read.group && row.position > read.after;
+    case RowsOf::DUE:
+      return row.available_at != WALL_TIME_BEGIN && row.blocked_by == 0;
+    case RowsOf::FAILING:
+      return row.attempts > 0 && row.blocked_by == 0;
+    case RowsOf::POSITIONS:
+      return std::find(read.positions.begin(), read.positions.end(), row.position) != read.positions.end();
+    default:
+      return false;
     }
   }
 
-  void read_due() {
-    DueCursor &due = cursor_->due;
-    if (due.next() > now_.wall)
-      return;
-    SinkScan scan = {RowScan::DUE, cursor_, READ_MIN, 0, 0};
-    due.begin_read();
+  void read(const Read &read, RowVisitor visit) override {
     for (const TableRow &row : table_)
-      if (!row.dead && row.available_at != WALL_TIME_BEGIN && row.blocked_by == 0)
-        if (scan.ends_before(row.position, row.available_at, now_.wall) ||
-            !scan.row_read(row.position, row.available_at, classify(row, RowScan::DUE), true))
-          break;
+      if (!row.gone && is_read(row, read) &&
+          !visit({.facts = {row.position, row.key, row.available_at, row.blocked_by, row.attempts > 0, false,
+                            handle_of(row.position)},
+                  .sink = &sink_,
+                  .routed = true,
+                  .our_origin = true,
+                  .tried_at = WALL_TIME_NEVER,
+                  .error = {},
+                  .of_port = &row}))
+        return;
   }
 
-  void read_locked() {
-    LockedRows &rows = d_->locked_rows;
-    if (rows.next_moment() > now_.moment)
-      return;
-    need([&] { return rows.take_due(); });
-    for (int i = 0; i < rows.look_count(); i++) {
-      TableRow *row = find(rows.looked(i).position);
-      if (!row->dead && classify(*row, RowScan::RESCAN) == RowVerdict::STOP)
-        rows.keep(i, sink_.id, row->key);
-    }
+  InFlightEvent *claim(const ReadRow &read, const char **) override {
+    const TableRow &row = *static_cast<const TableRow *>(read.of_port);
+    InFlightEvent *event = d_->in_flight.claim({.position = row.position,
+                                                .key_hash = row.key,
+                                                .sink = &sink_.events,
+                                                .row = read.facts.handle,
+                                                .attempts = row.attempts,
+                                                .failed = row.attempts > 0,
+                                                .bytes = 100,
+                                                .shard = 0,
+                                                .blocked_by = row.blocked_by,
+                                                .due_since = 0,
+                                                .late = false});
+    if (!event)
+      out_of_memory();
+    sink_.event_claimed(100);
+    batch_.push_back(event);
+    close_ranks(sink_);
+    return event;
   }
 
-  void read_main() {
-    MainRead read;
-    while (under_test([&] { return d_->main_scan.begin_read(d_->round, &read); })) {
-      for (const TableRow &row : table_)
-        if (!row.dead && row.position > read.after)
-          if (!d_->main_scan.row_read(row.position, classify(row, RowScan::MAIN), cursor_))
-            break;
-      d_->main_scan.end_read();
-    }
-  }
-
-  void drop(InFlightEvent *event) {
-    cursor_->event_dropped();
-    d_->in_flight.give_back(event);
+  void close_ranks(RoundSink &) override {
+    std::erase(batch_, nullptr);
+    sink_.batch_events = batch_.data();
+    sink_.n_batch = static_cast<int>(batch_.size());
   }
 
   /* One row of the first batch is locked by another session: later events of its key wait behind it. */
-  void lock() {
-    std::vector<InFlightEvent *> kept;
-    for (InFlightEvent *event : batch_)
+  void lock(std::span<const Mark> marks, FunctionRef<void, InFlightEvent **, RowLocked> visit_event,
+            FunctionRef<void, const Mark &, RowLocked, const RowHandle &> visit_mark) override {
+    for (InFlightEvent *&event : batch_)
       if (event->position == locked && !was_locked_) {
-        const uint64_t key = event->key_hash;
-        drop_first_ = event;
-        need([&] { return d_->block_key(sink_.id, key, locked); });
-        need([&] { return d_->locked_rows.add(locked, sink_.id, key); });
-      }
-    for (InFlightEvent *event : batch_) {
-      if (event == drop_first_) {
+        visit_event(&event, RowLocked::BUSY);
         was_locked_ = true;
-        drop(event);
-      } else if (d_->blocked_keys.find_before(sink_.id, event->key_hash, event->position)) {
-        const int64_t position = event->position;
-        drop(event);
-        cursor_->rewind(position);
-      } else {
-        kept.push_back(event);
       }
+    for (const Mark &mark : marks)
+      visit_mark(mark, RowLocked::LOCKED, handle_of(mark.position));
+  }
+
+  void write_marks(std::span<const MarkToWrite> marks) override {
+    for (const MarkToWrite &mark : marks)
+      row_at(mark.handle.page).blocked_by = mark.group;
+  }
+
+  size_t delete_unmodified(std::span<InFlightEvent *> events) override {
+    for (const InFlightEvent *event : events)
+      row_at(event->position).gone = true;
+    return events.size();
+  }
+
+  void lock_ended(std::span<InFlightEvent *const> events,
+                  FunctionRef<void, InFlightEvent *, FoundRow, const RowHandle &> visit) override {
+    for (InFlightEvent *event : events)
+      visit(event, still_its_row(event, &sink_, event->key_hash) ? FoundRow::OURS : FoundRow::GONE,
+            handle_of(event->position));
+  }
+
+  void write(Disposition disposition, std::span<const RowToWrite> rows) override {
+    for (const RowToWrite &each : rows) {
+      TableRow &row = row_at(each.event->position);
+      row.gone = disposition != Disposition::RETRY;
+      row.attempts++;
+      row.available_at = each.next_attempt;
+      row.blocked_by = each.group;
     }
-    drop_first_ = nullptr;
-    batch_ = kept;
   }
 
-  void give_back(InFlightEvent *event) {
-    const BlockedKey *key = d_->blocked_keys.find_before(sink_.id, event->key_hash, event->position);
-    d_->blocked_keys.drain_again_from(sink_.id, event->key_hash, event->position);
-    if (!key || event->blocked_by == key->group || !under_test([&] {
-          return d_->marks.add_returned({event->position, {}, 0, sink_.id, event->key_hash});
-        }))
-      cursor_->rewind(event->position);
-    d_->in_flight.give_back(event);
-  }
-
-  void roll_back() {
-    for (InFlightEvent *event : std::exchange(batch_, {}))
-      give_back(event);
-    for (const Mark &mark : d_->marks.returned())
-      cursor_->rewind(mark.position);
-    under_test([&] {
-      d_->roll_back_round();
-      return true;
-    });
-  }
+  /* ---- rounds ---- */
 
   void claim(bool fails) {
     const std::vector<TableRow> before = table_;
+    bool rescan = true;
     batch_.clear();
-    batch_.reserve(table_.size());
-    d_->begin_round(now_, 100, 100'000);
-    cursor_->set_free_slots(4, 100'000);
+    close_ranks(sink_);
+    sink_.cursor->set_free_slots(4, 100'000);
     try {
-      need([&] { return d_->mark_returned(); });
-      for (const Mark &mark : d_->marks.returned())
-        if (mark.group == 0)
-          cursor_->rewind(mark.position);
-      drain();
-      read_due();
-      read_locked();
-      read_main();
-      lock();
-      for (const Mark &mark : d_->marks.all()) {
-        find(mark.position)->blocked_by = mark.group;
-        if (mark.group != 0)
-          need([&] { return d_->blocked_keys.marked(mark.sink, mark.key_hash, mark.group, mark.position); });
-      }
+      under_test([&] { return claims_.run(now_, &rescan); });
       if (fails)
         throw OutOfMemory();
     } catch (const OutOfMemory &) {
       table_ = before;
-      roll_back();
+      give_back();
       return;
     }
     d_->commit_round();
@@ -246,35 +222,56 @@ private:
     submitted_.insert(submitted_.end(), batch_.begin(), batch_.end());
   }
 
-  /* ---- outcomes ---- */
+  /* Without memory for a mark the worker ends; the next one reads the rows anew. Here: it is tried again. */
+  void give_back() {
+    for (int i = 0; i < 2; i++)
+      try {
+        under_test([&] {
+          claims_.give_back();
+          return true;
+        });
+        return;
+      } catch (const OutOfMemory &) {
+      }
+    failed("give_back() failed twice");
+  }
+
+  void return_event(InFlightEvent *event) {
+    for (int i = 0; i < 2; i++)
+      try {
+        under_test([&] {
+          claims_.return_event(event);
+          return true;
+        });
+        return;
+      } catch (const OutOfMemory &) {
+      }
+    failed("return_event() failed twice");
+  }
 
   void answer() {
-    std::vector<InFlightEvent *> answered = std::exchange(submitted_, {});
-    for (InFlightEvent *event : answered) {
+    for (InFlightEvent *event : std::exchange(submitted_, {})) {
       Outcome outcome = event->position == failing && event->attempts < 2 ? Outcome::RETRY
                         : event->position == rejected                     ? Outcome::REJECTED
                                                                           : Outcome::SENT;
       /* Events behind the failing one were not sent. */
-      if (const BlockedKey *key = d_->blocked_keys.find_before(sink_.id, event->key_hash, event->position);
+      if (const BlockedKey *key = d_->blocked_keys.find_before(sink_.id(), event->key_hash, event->position);
           key && key->blocker == failing)
         outcome = Outcome::RETURNED;
       if (outcome == Outcome::SENT || outcome == Outcome::REJECTED)
         for (const TableRow &row : table_)
-          if (!row.dead && row.key == event->key_hash && row.position < event->position &&
+          if (!row.gone && row.key == event->key_hash && row.position < event->position &&
               !(d_->in_flight.find(row.position) && has_ended(d_->in_flight.find(row.position))))
             failed("event %ld was sent before event %ld", static_cast<long>(event->position),
                    static_cast<long>(row.position));
       if (d_->is_returned(event, outcome, true)) {
-        give_back(event);
+        return_event(event);
         continue;
       }
-      /* Without memory for the blocked key the worker ends; the next one reads the rows anew. Here: it is tried
-       * again, and nothing of the key is submitted before. */
+      sink_.event_ended(event->bytes);
       const Completion completion = {outcome, -1, outcome == Outcome::SENT ? nullptr : "refused", 0, false, false};
-      if (!under_test([&] {
-            return d_->event_ended(event, completion, {10, true, false}, now_);
-          }) &&
-          !under_test([&] { return d_->block_key(sink_.id, event->key_hash, event->position); }))
+      if (!under_test([&] { return d_->event_ended(event, completion, sink_.rules, now_); }) &&
+          !under_test([&] { return d_->block_key(sink_.id(), event->key_hash, event->position); }))
         failed("block_key() failed twice");
     }
   }
@@ -283,59 +280,30 @@ private:
     if (d_->in_flight.ended() == 0)
       return;
     const std::vector<TableRow> before = table_;
-    const int most = under_test([&] { return d_->recording.begin(d_->in_flight, now_.moment); });
     try {
-      if (most < 0)
-        throw OutOfMemory();
-      std::vector<InFlightEvent *> chosen(static_cast<size_t>(std::max(most, 1)));
-      int n_failed = 0;
-      chosen.resize(static_cast<size_t>(
-          under_test([&] { return d_->recording.choose(d_->in_flight, chosen.data(), &n_failed); })));
-      for (InFlightEvent *event : chosen) {
-        TableRow *row = find(event->position);
-        switch (under_test([&] { return d_->settle(event, FoundRow::OURS, Retention::NONE); })) {
-        case Disposition::DEAD_LETTER:
-          need([&] { return d_->dead_letter(sink_.id, row->key, row->position, false); });
-          row->dead = true;
-          break;
-        case Disposition::DELETE:
-          row->dead = true;
-          break;
-        case Disposition::RETRY:
-          row->attempts++;
-          row->available_at = next_attempt(event, 10, now_.wall);
-          row->blocked_by = d_->group_behind_blocker(event);
-          cursor_->due.expect(row->available_at);
-          break;
-        default:
-          break;
-        }
-      }
+      under_test([&] {
+        records_.run(now_);
+        return true;
+      });
       if (fails)
         throw OutOfMemory();
     } catch (const OutOfMemory &) {
       table_ = before;
-      under_test([&] {
-        d_->roll_back_recording();
-        return true;
-      });
+      under_test([&] { return records_.rolled_back(false, false).try_others; });
       return;
     }
-    under_test([&] {
-      d_->commit_recording(1);
-      d_->in_flight.unflushed.safe(1);
-      return true;
-    });
+    under_test([&] { return records_.committed(1); });
+    d_->in_flight.unflushed.safe(1);
   }
 
   std::unique_ptr<Dispatch> d_;
-  SinkInFlight sink_ = {};
-  SinkCursor *cursor_;
+  RoundSink sink_ = {};
   std::vector<TableRow> table_;
   std::vector<InFlightEvent *> batch_, submitted_;
-  InFlightEvent *drop_first_ = nullptr;
   bool was_locked_ = false;
   Now now_ = {{1'000'000}, 1'000'000};
+  ClaimRound claims_{*d_, *this, {.bytes = 100'000, .poll_ms = 100}};
+  RecordRound records_{*d_, *this};
 };
 
 const Scenario dispatch_rounds("dispatch", [] { World().run(); });

@@ -8,11 +8,9 @@ namespace simulate {
 
 using namespace dispatch;
 
-static constexpr int64_t BYTES_MAX = 1 << 20;
-
 void Worker::close_sink(WorkerSink &sink, SinkState closed) {
   if (sink.state == SinkState::OPEN) {
-    library_.close(sink.oid);
+    library_.close(sink.id());
     sink.state = closed == SinkState::STOPPED ? SinkState::STOPPING : SinkState::CLOSING;
   } else if (closed == SinkState::STOPPED) {
     sink.state = sink.state == SinkState::CLOSING ? SinkState::STOPPING : SinkState::STOPPED;
@@ -24,17 +22,17 @@ void Worker::reload_sinks() {
   for (SinkId id = 1; id <= sinks_.size(); id++) {
     WorkerSink &sink = sinks_[id - 1];
     const SinkWorld &its = world_.sink(id);
-    if (sink.oid == 0) {
-      sink.oid = sink.events.id = id;
+    if (sink.id() == 0) {
+      sink.events.id = id;
       sink.shards.begin(d_->shards.mine(), draining_anywhere(id));
     }
-    sink.rule = its.rule;
+    sink.rules = {its.rule.max_attempts, its.rule.ordered, its.rule.hold};
     if (sink.fingerprint != its.fingerprint) {
       sink.cursor->restart(world_.now().wall);
-      if (!sink.rule.ordered)
+      if (!sink.rules.ordered)
         d_->blocked_keys.forget_sink(id);
-      if (sink.rule.hold)
-        dead_stale_ = true;
+      if (sink.rules.dead_letters_block)
+        d_->dead_letters_stale = true;
       sink.fingerprint = its.fingerprint;
       close_sink(sink, SinkState::CLOSED);
       rescan_wanted_ = true;
@@ -58,15 +56,15 @@ void Worker::refresh_sinks(Now now) {
   for (const WorkerSink &sink : sinks_)
     shares.add(sink.in_flight, sink.unrecorded);
   for (WorkerSink &sink : sinks_) {
-    if ((sink.state == SinkState::CLOSING || sink.state == SinkState::STOPPING) && library_.is_closed(sink.oid))
+    if ((sink.state == SinkState::CLOSING || sink.state == SinkState::STOPPING) && library_.is_closed(sink.id()))
       sink.state = sink.state == SinkState::CLOSING ? SinkState::CLOSED : SinkState::STOPPED;
     if (sink.state == SinkState::CLOSED && sink.in_flight == 0) {
-      library_.open(sink.oid);
+      library_.open(sink.id());
       sink.state = SinkState::OPEN;
     }
     sink.cursor->set_free_slots(0, 0);
     if (sink.state == SinkState::OPEN) {
-      sink.status = library_.status(sink.oid);
+      sink.status = library_.status(sink.id());
       sink.cursor->early_retry.outage(sink.status.outage_ms, now.wall);
     }
   }
@@ -81,14 +79,6 @@ void Worker::refresh_sinks(Now now) {
 }
 
 /* ---- shards --------------------------------------------------------------------------------------------------- */
-
-bool Worker::is_mine(const WorkerSink *sink, int shard) const {
-  return sink ? sink->shards.may_claim(shard) : d_->shards.mine().has(shard);
-}
-
-bool Worker::any_fresh() const {
-  return std::any_of(sinks_.begin(), sinks_.end(), [](const WorkerSink &sink) { return sink.shards.any_fresh(); });
-}
 
 ShardSet Worker::draining_anywhere(SinkId sink) const {
   ShardSet shards = {};
@@ -106,7 +96,7 @@ void Worker::publish_shards() {
   slot.draining.clear();
   for (const WorkerSink &sink : sinks_)
     if (sink.shards.any_draining())
-      slot.draining.push_back({sink.oid, sink.shards.draining()});
+      slot.draining.push_back({sink.id(), sink.shards.draining()});
 }
 
 /* shards_follow() */
@@ -132,7 +122,7 @@ bool Worker::follow_shards(Moment now) {
   publish_shards();
   if (look)
     for (WorkerSink &sink : sinks_)
-      if (sink.shards.update(d_->shards.mine(), draining_anywhere(sink.oid))) {
+      if (sink.shards.update(d_->shards.mine(), draining_anywhere(sink.id()))) {
         sink.cursor->restart(world_.now().wall);
         gained = true;
       }
@@ -143,7 +133,7 @@ bool Worker::follow_shards(Moment now) {
         slot.wake_at = std::min(slot.wake_at, world_.now().moment);
       }
     for (WorkerSink &sink : sinks_)
-      d_->blocked_keys.forget_unknown(sink.oid, sink.shards.known());
+      d_->blocked_keys.forget_unknown(sink.id(), sink.shards.known());
   }
   if (gained)
     d_->shards.gained(now);

@@ -12,13 +12,19 @@ using namespace dispatch;
 
 static constexpr int64_t IDLE_TIMEOUT_MS = 3000;
 static constexpr int64_t ERROR_PAUSE_MS = 50;
+/* Small, so that there are full rounds and pages, and keys that take turns. */
+static constexpr int64_t ROUND_BYTES = 1 << 18;
+static constexpr size_t DRAINING_KEYS = 8, QUEUE_ENTRIES = 20;
 
 Worker::Worker(World &world, int index, Incarnation pid)
     : world_(world), table_(world.table()), index_(index), pid_(pid), library_(world, index, pid, world.n_sinks()),
-      d_(dispatch::create()), sinks_(world.n_sinks()) {
+      d_(dispatch::create()),
+      claims_(*d_, *this, {ROUND_BYTES, world.settings().poll_ms, DRAINING_KEYS, QUEUE_ENTRIES}),
+      records_(*d_, *this), sinks_(world.n_sinks()) {
   d_->shards.init(index);
-  for (size_t i = 0; i < sinks_.size(); i++)
-    sinks_[i].cursor = d_->sink_cursors.add();
+  d_->dead_letters_stale = true;
+  for (WorkerSink &sink : sinks_)
+    need(d_->add_sink(&sink));
   reload_sinks();
 }
 
@@ -68,17 +74,15 @@ void Worker::take(const Answer &answer, Now now) {
   if (event == nullptr)
     return;
   WorkerSink *sink = sink_of(event);
-  if (d_->is_returned(event, answer.outcome, sink->rule.ordered)) {
-    claim_return(event);
+  if (d_->is_returned(event, answer.outcome, sink->rules.ordered)) {
+    claims_.return_event(event);
     return;
   }
-  sink->in_flight--;
-  sink->bytes_in_flight -= event->bytes;
-  sink->unrecorded++;
+  sink->event_ended(event->bytes);
   need(d_->event_ended(event,
                        {answer.outcome, answer.retry_after_ms, answer.outcome == Outcome::SENT ? nullptr : "refused",
                         0, answer.suspect, false},
-                       {sink->rule.max_attempts, sink->rule.ordered, sink->rule.hold}, now));
+                       sink->rules, now));
   if (event->outcome == Outcome::REJECTED)
     world_.truth().rejected(event->position);
 }
@@ -95,12 +99,9 @@ void Worker::discard_suspected_failures() {
     for (InFlightEvent *event = d_->take_suspects(&sink.events), *next = nullptr; event; event = next) {
       next = event->next;
       if (!event->failed)
-        d_->blocked_keys.release(sink.oid, event->key_hash, event->position);
-      sink.in_flight++;
-      sink.bytes_in_flight += event->bytes;
-      sink.unrecorded--;
-      sink.left = std::min(sink.left, sink.unrecorded);
-      claim_return(event);
+        d_->blocked_keys.release(sink.id(), event->key_hash, event->position);
+      sink.event_not_ended(event->bytes);
+      claims_.return_event(event);
     }
   }
 }
@@ -108,15 +109,16 @@ void Worker::discard_suspected_failures() {
 int Worker::submit_claimed() {
   int claimed = 0;
   for (WorkerSink &sink : sinks_) {
-    claimed += static_cast<int>(sink.batch.size());
+    claimed += sink.n_batch;
+    sink.n_batch = 0;
     for (InFlightEvent *event : std::exchange(sink.batch, {})) {
       if (sink.state != SinkState::OPEN) {
-        claim_return(event);
+        claims_.return_event(event);
         continue;
       }
-      world_.log(event->position, "worker %d submits it to sink %u", index_, sink.oid);
+      world_.log(event->position, "worker %d submits it to sink %u", index_, sink.id());
       d_->in_flight.submitted(event, MOMENT_NONE);
-      library_.submit(sink.oid, d_->in_flight.ticket(event), event->position, event->key_hash, event->attempts);
+      library_.submit(sink.id(), d_->in_flight.ticket(event), event->position, event->key_hash, event->attempts);
     }
   }
   return claimed;
@@ -135,20 +137,30 @@ bool Worker::transact(Now now, bool record, bool claim) {
   recording_ = record;
   reload_sinks();
   if (record) {
-    record_ended(now);
+    records_.run(now);
+    for (const InFlightEvent *event = d_->in_flight.first_ended(); event; event = event->next)
+      if (event->record_after > now.moment)
+        world_.truth().held(event->position);
     pass(true);
   }
   recording_ = record && !claim;
-  if (claim && !(polls_only_ && !has_news())) {
+  if (claim && !(polls_only_ && !claims_.has_news())) {
     refresh_sinks(now);
     rescan_wanted_ = rescan_wanted_ || polls_only_;
-    more = claim_events(now);
+    for (WorkerSink &sink : sinks_) {
+      sink.batch.clear();
+      show_batch(sink);
+    }
+    snapshot_.reset();
+    more = claims_.run(now, &rescan_wanted_);
     pass(true);
   }
   commit_transaction();
   if (record) {
     const int held = d_->in_flight.count();
-    const bool room = record_committed();
+    for (int64_t position : std::exchange(recorded_, {}))
+      world_.truth().recorded(position);
+    const bool room = records_.committed(last_lsn_);
     const bool full = d_->places_exhausted || (claim && (d_->round.free_events <= 0 || d_->round.free_bytes <= 0));
     more = more || room || (full && d_->in_flight.count() < held);
     record_pause_ = MOMENT_NONE;
@@ -179,21 +191,14 @@ bool Worker::round_trip(Now now, bool record_wanted, bool claim) {
     (recording_ ? record_failed_ : claim_failed_) = true;
     (recording_ ? record_pause_ : claim_pause_) = moment_after(now.moment, ERROR_PAUSE_MS);
     if (record) {
-      bool smaller = false;
-      if (failed.of_rows && recording_) {
-        const Recording::Failure failure = d_->recording.failed(d_->in_flight);
-        smaller = failure.try_others;
-        if (failure.culprit)
-          world_.truth().held(failure.culprit->position);
-      }
-      d_->roll_back_recording();
-      if (recording_)
-        (void)count_unrecorded();
-      if (smaller)
+      const Recording::Failure failure = records_.rolled_back(recording_, failed.of_rows);
+      if (failure.culprit)
+        world_.truth().held(failure.culprit->position);
+      if (failure.try_others)
         record_pause_ = MOMENT_NONE;
     }
     if (claim) {
-      claim_give_back();
+      claims_.give_back();
       rescan_wanted_ = true;
     }
     needed_lsn_ = 0;
@@ -203,19 +208,11 @@ bool Worker::round_trip(Now now, bool record_wanted, bool claim) {
 
 /* ---- the loop ------------------------------------------------------------------------------------------------- */
 
-bool Worker::any_sink_can_claim(WallTime now) const {
-  return std::any_of(sinks_.begin(), sinks_.end(), [this, now](const WorkerSink &sink) {
-    return sink.cursor->free_slots() > 0 &&
-           (sink.cursor->has_backlog() || d_->blocked_keys.any_draining(sink.oid) || !sink.cursor->late.empty() ||
-            sink.cursor->early_retry.going() || sink.cursor->due.next() <= now);
-  });
-}
-
 bool Worker::may_claim(Moment now) const {
   return now >= d_->linger.until() && now >= claim_pause_;
 }
 
-int64_t Worker::sleep_time(Now clock) const {
+int64_t Worker::sleep_time(Now clock) {
   const Moment now = clock.moment;
   int64_t ms = claims_wanted_ ? 0 : milliseconds_until(now, moment_after(polled_at_, world_.settings().poll_ms));
   const bool full = d_->in_flight.free_events(world_.settings().max_in_flight, 1 << 20) == 0;
@@ -231,7 +228,7 @@ int64_t Worker::sleep_time(Now clock) const {
   }
   if (due != WALL_TIME_NEVER && !full)
     ms = std::min<int64_t>(ms, std::min<int64_t>(milliseconds_until(now, moment_of_wall(clock, due)), 5000));
-  if (full && d_->in_flight.unflushed.events() > 0 && any_sink_can_claim(clock.wall))
+  if (full && d_->in_flight.unflushed.events() > 0 && claims_.can_go_on(clock.wall))
     ms = std::min<int64_t>(ms, 100);
   ms = std::min<int64_t>(ms, milliseconds_until(now, d_->locked_rows.next_moment()));
   if (world_.slots()[index_].shards_changed)
@@ -258,7 +255,7 @@ void Worker::one_loop() {
   const bool poll = !lingers && moment_is_past(polled_at_, now, world_.settings().poll_ms);
   if (poll)
     polled_at_ = now;
-  const bool wanted = claims_wanted_ || any_sink_can_claim(clock.wall) || d_->locked_rows.next_moment() <= now;
+  const bool wanted = claims_wanted_ || claims_.can_go_on(clock.wall) || d_->locked_rows.next_moment() <= now;
   polls_only_ = poll && !wanted && !rescan_wanted_;
   rescan_wanted_ = rescan_wanted_ || (poll && !polls_only_);
   const bool claim = may_claim(now) && (wanted || poll);
@@ -297,7 +294,7 @@ bool Worker::should_exit_idle() {
     if (sink.state != SinkState::STOPPED)
       quiet = quiet && sink.state == SinkState::OPEN && !sink.status.circuit_open && !sink.cursor->has_backlog() &&
               sink.cursor->late.empty() && !sink.cursor->early_retry.going() &&
-              !d_->blocked_keys.any_draining(sink.oid);
+              !d_->blocked_keys.any_draining(sink.id());
   }
   const Idleness idle = {quiet, IDLE_TIMEOUT_MS, false};
   if (!d_->idle_exit.idle_for_long(now.moment, idle) || !world_.slots()[index_].needs_wakeup ||
@@ -335,7 +332,7 @@ const char *Worker::leftover() const {
   for (const WorkerSink &sink : sinks_) {
     if (sink.in_flight != 0 || sink.unrecorded != 0)
       return "a sink counts events in flight";
-    if (d_->blocked_keys.any_draining(sink.oid))
+    if (d_->blocked_keys.any_draining(sink.id()))
       return "a key drains";
   }
   return nullptr;

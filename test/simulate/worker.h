@@ -1,19 +1,17 @@
 /*
- * worker.h: a worker of the extension without its server: the calls of src/server to src/dispatch, in the same order.
- * worker.cpp stands for server/worker/worker.cpp, submit.cpp and completions.cpp; sinks.cpp for
- * server/sinks/worker_sinks.cpp and shard_handoff.cpp; claim.cpp for server/claim/claim.cpp and claim_lock.cpp;
- * scans.cpp for server/claim/scans.cpp, rescan.cpp, locked_rows.cpp, late_commits.cpp, early_retry.cpp and
- * server/inflight/dead_letters.cpp; record.cpp for server/record/.
+ * worker.h: a worker of the extension without its server. It runs the rounds of src/dispatch/round with the table as
+ * their port (port.cpp). worker.cpp stands for server/worker/worker.cpp, submit.cpp and completions.cpp; sinks.cpp
+ * for server/sinks/worker_sinks.cpp and shard_handoff.cpp; record.cpp for server/record/.
  */
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
-#include "dispatch/classify_row.h"
 #include "dispatch/dispatch.h"
-#include "dispatch/draining.h"
-#include "dispatch/sink_scan.h"
+#include "dispatch/round/claim_round.h"
+#include "dispatch/round/record_round.h"
 #include "dispatch/sink_share.h"
 #include "test/simulate/library.h"
 #include "test/simulate/world.h"
@@ -25,37 +23,21 @@ struct Failed {
   bool of_rows;
 };
 
+inline constexpr int64_t BYTES_MAX = 1 << 20; /* in flight */
+
 enum class SinkState : uint8_t { OPEN, CLOSING, CLOSED, STOPPING, STOPPED };
 
-struct WorkerSink {
-  SinkId oid = 0;
+struct WorkerSink : dispatch::RoundSink {
   SinkState state = SinkState::CLOSED;
   uint64_t fingerprint = 0;
-  SinkRule rule;
-  dispatch::SinkShards shards = {};
-  dispatch::SinkInFlight events = {};
-  dispatch::SinkCursor *cursor = nullptr;
-  int in_flight = 0, unrecorded = 0, left = 0, left_alone = 0;
-  int64_t bytes_in_flight = 0;
   SinkStatus status;
-  std::vector<dispatch::InFlightEvent *> batch;
+  std::vector<dispatch::InFlightEvent *> batch; /* batch_events */
 
+  WorkerSink() : RoundSink() {}
   bool is_stopped() const { return state == SinkState::STOPPING || state == SinkState::STOPPED; }
 };
 
-/* A row that is read by its position, and what became of it (server/claim/rescan.h). */
-struct RescanRow {
-  int64_t position;
-  size_t entry; /* in the queue */
-  Xid xact;
-  enum { GONE, KEEP, OTHERS, DONE } fate = GONE;
-  SinkId sink = 0; /* of a row that is kept, as it is now */
-  uint64_t key_hash = 0;
-};
-
-enum class DeadLetter : uint8_t { NOT_DEAD, DEAD, DEAD_ELSEWHERE, DEAD_HOLDS };
-
-class Worker {
+class Worker final : private dispatch::ClaimPort, private dispatch::RecordPort {
 public:
   Worker(World &world, int index, Incarnation pid);
   ~Worker();
@@ -93,9 +75,8 @@ private:
   bool round_trip(dispatch::Now now, bool record, bool claim);
   bool transact(dispatch::Now now, bool record, bool claim);
   bool any_sink_starved() const;
-  bool any_sink_can_claim(WallTime now) const;
   bool may_claim(dispatch::Moment now) const;
-  int64_t sleep_time(dispatch::Now clock) const;
+  int64_t sleep_time(dispatch::Now clock);
   bool is_quiet() const;
   bool should_exit_idle();
   void collect(dispatch::Now now);
@@ -111,62 +92,69 @@ private:
   void refresh_sinks(dispatch::Now now);
   void close_sink(WorkerSink &sink, SinkState closed);
   WorkerSink *find_sink(SinkId id) { return id == 0 || id > sinks_.size() ? nullptr : &sinks_[id - 1]; }
-  WorkerSink *sink_of(const dispatch::InFlightEvent *event) { return find_sink(event->sink->id); }
+  static WorkerSink *sink_of(const dispatch::InFlightEvent *event) {
+    return static_cast<WorkerSink *>(dispatch::round_sink_of(event));
+  }
   dispatch::ShardSet draining_anywhere(SinkId sink) const;
   bool follow_shards(dispatch::Moment now);
   void publish_shards();
-  bool any_fresh() const;
-  bool is_mine(const WorkerSink *sink, int shard) const;
 
-  /* claim.cpp */
-  bool has_news();
-  bool claim_events(dispatch::Now now);
-  void mark_returned();
-  void claim_return(dispatch::InFlightEvent *event);
-  void claim_give_back();
-  void lock_and_mark();
-  void prune(WorkerSink &sink);
-  void drop_event(dispatch::InFlightEvent *event);
-  void read_fresh_shards(const Snapshot &snapshot);
-  dispatch::RowVerdict classify(const Found &row, dispatch::RowScan scan, WorkerSink **sink);
-  dispatch::RowVerdict classify_at(const Found &row, WallTime available_at, dispatch::RowScan scan,
-                                   WorkerSink **sink);
-  dispatch::InFlightEvent *claim_row(WorkerSink &sink, const Found &row);
-  bool is_ours(const Version &row, int64_t position, WorkerSink **sink);
+  /* port.cpp */
+  void at(const char *place) override;
+  [[noreturn]] void out_of_memory() override;
+  int free_events() override;
+  int64_t free_bytes() override;
+  void take_snapshot() override;
+  void check_sinks() override;
+  dispatch::TransactionSnapshot transactions() override;
+  uint64_t oldest_running() override;
+  void read(const dispatch::Read &read, dispatch::RowVisitor visit) override;
+  void find_late(std::span<const uint64_t> transactions, int64_t upto,
+                 dispatch::FunctionRef<void, uint64_t, int64_t> visit) override;
+  int read_queue(dispatch::RescanPlace after, std::span<dispatch::QueueEntry> entries) override;
+  void delete_from_queue(std::span<const dispatch::RowHandle> entries) override;
+  bool any_news(dispatch::RescanPlace rescanned, int64_t cursor, std::span<const uint64_t> ended) override;
+  bool is_stopped(const dispatch::RoundSink &sink) override;
+  bool is_to_be_routed(const dispatch::ReadRow &row) override;
+  bool routing_is_stuck(int64_t position) override;
+  dispatch::InFlightEvent *claim(const dispatch::ReadRow &row, const char **reason) override;
+  void close_ranks(dispatch::RoundSink &sink) override;
+  void lock(std::span<const dispatch::Mark> marks,
+            dispatch::FunctionRef<void, dispatch::InFlightEvent **, dispatch::RowLocked> visit_event,
+            dispatch::FunctionRef<void, const dispatch::Mark &, dispatch::RowLocked, const dispatch::RowHandle &>
+                visit_mark) override;
+  void write_marks(std::span<const dispatch::MarkToWrite> marks) override;
+  void row_decided(const dispatch::ReadRow &row, const dispatch::RowDecision &decision) override;
+  void event_returned(const dispatch::InFlightEvent &event, const char *reason) override;
+  void returned_event_blocked(const dispatch::Mark &mark, int64_t blocker) override;
+  void watermark_moved(dispatch::RoundSink &sink) override;
+
+  std::vector<int64_t> candidates(const dispatch::Read &read) const;
+  std::vector<Found> find(const dispatch::Read &read);
+  dispatch::ReadRow read_row(const Found &row);
+  static void show_batch(WorkerSink &sink);
   void settle_unflushed(int max_events);
 
-  /* scans.cpp */
-  std::vector<Xid> ended_transactions(const Snapshot &snapshot);
-  dispatch::TransactionSnapshot transactions_of(const Snapshot &snapshot);
-  void find_late_commits(const Snapshot &snapshot);
-  bool scan_draining(WorkerSink &sink, const Snapshot &snapshot);
-  void drain(WorkerSink &sink, uint64_t key_hash, const Snapshot &snapshot);
-  void scan_late(WorkerSink &sink, const Snapshot &snapshot);
-  bool scan_due(WorkerSink &sink, const Snapshot &snapshot);
-  bool scan_early_retry(WorkerSink &sink, const Snapshot &snapshot);
-  bool visit(WorkerSink &sink, dispatch::SinkScan &scan, const Found &row, uint64_t drains = 0);
-  std::vector<Found> rows_with_time(SinkId sink, WallTime after, int64_t after_position, int limit,
-                                    const Snapshot &snapshot);
-  void claim_locked_rows(const Snapshot &snapshot);
-  bool scan_main(const Snapshot &snapshot);
-  void rescan_look(std::vector<RescanRow> &list, bool *wanted_again, const Snapshot &snapshot);
-  bool rescan_claim(const Snapshot &snapshot, bool *more);
-  bool check_blockers(const Snapshot &snapshot);
-  DeadLetter note_dead_letter(const Version &row, int64_t position);
-  void read_dead_letters();
-  std::vector<DeadLetter> look_at_dead_letters(const std::vector<int64_t> &positions, const Snapshot &snapshot);
-  dispatch::DrainStops dead_letter_stops(const WorkerSink &sink, uint64_t key_hash, const Snapshot &snapshot);
-
   /* record.cpp */
-  void record_ended(dispatch::Now now);
-  void record_rows(std::vector<dispatch::InFlightEvent *> &events, dispatch::Now now);
-  void record_one(dispatch::InFlightEvent *event, dispatch::Disposition disposition, dispatch::Now now);
-  dispatch::FoundRow lock_ended(dispatch::InFlightEvent *event);
-  void remove_sent(dispatch::InFlightEvent *event);
-  void to_dead_letters(int64_t position, WorkerSink &sink, int64_t overtaken_by, bool spent, const char *error);
-  void mark_out_of_order(std::vector<dispatch::InFlightEvent *> &sent, dispatch::Moment now);
-  bool record_committed();
-  bool count_unrecorded();
+  dispatch::Retention retention_of(const dispatch::InFlightEvent &event) override;
+  int64_t retry_delay_ms(const dispatch::InFlightEvent &event) override;
+  void flush_recordings() override;
+  size_t delete_unmodified(std::span<dispatch::InFlightEvent *> events) override;
+  void
+  lock_ended(std::span<dispatch::InFlightEvent *const> events,
+             dispatch::FunctionRef<void, dispatch::InFlightEvent *, dispatch::FoundRow, const dispatch::RowHandle &>
+                 visit) override;
+  void write(dispatch::Disposition disposition, std::span<const dispatch::RowToWrite> rows) override;
+  void find_earlier(std::span<const dispatch::SentKey> keys,
+                    dispatch::FunctionRef<void, uint32_t, const dispatch::EarlierRow &> visit) override;
+  void lock_earlier(std::span<dispatch::OvertakenRow> dead_letters,
+                    std::span<dispatch::OvertakenRow> pending) override;
+  void write_overtaken(dispatch::EarlierFate fate, std::span<const dispatch::OvertakenRow> rows) override;
+
+  void fail_if_bad(int64_t position, SinkId sink);
+  void remove_sent(const dispatch::InFlightEvent *event);
+  void to_dead_letters(int64_t position, SinkId sink, int64_t overtaken_by, bool spent, const char *error);
+  void reschedule(const dispatch::RowToWrite &row);
 
   static void need(bool done);
 
@@ -176,14 +164,17 @@ private:
   Incarnation pid_;
   Library library_;
   std::unique_ptr<dispatch::Dispatch> d_;
+  dispatch::ClaimRound claims_;
+  dispatch::RecordRound records_;
   std::vector<WorkerSink> sinks_;
   Xid xid_ = NO_XID;
   uint64_t needed_lsn_ = 0;
   uint64_t last_lsn_ = 0;
+  std::optional<Snapshot> snapshot_; /* of the running round of claiming */
   std::vector<uint64_t> running_;
   std::vector<int64_t> recorded_; /* as delivered, by the running transaction */
 
-  bool claims_wanted_ = true, rescan_wanted_ = true, polls_only_ = false, dead_stale_ = true;
+  bool claims_wanted_ = true, rescan_wanted_ = true, polls_only_ = false;
   bool is_dead_ = false, wants_to_exit_ = false, recording_ = false;
   dispatch::Moment polled_at_ = dispatch::MOMENT_NONE, away_until_ = dispatch::MOMENT_NONE;
   dispatch::Moment claim_pause_ = dispatch::MOMENT_NONE, record_pause_ = dispatch::MOMENT_NONE;

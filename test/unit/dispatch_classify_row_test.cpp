@@ -15,10 +15,9 @@ protected:
   static constexpr WallTime NOW = 1'000'000;
 
   void SetUp() override {
-    events.id = SINK;
-    sink.in_flight = &events;
+    sink.events.id = SINK;
     sink.cursor = &cursor;
-    sink.ordered = true;
+    sink.rules.ordered = true;
     cursor.restart(NOW);
     cursor.due.begin_read(); /* no row has a time of its own */
     cursor.set_free_slots(10, 1000);
@@ -53,7 +52,7 @@ protected:
     InFlight::Claimed claimed = {};
     claimed.position = position;
     claimed.key_hash = key_hash;
-    claimed.sink = &events;
+    claimed.sink = &sink.events;
     claimed.bytes = bytes;
     InFlightEvent *event = decisions->in_flight.claim(claimed);
     EXPECT_TRUE(decisions->event_claimed(event));
@@ -78,9 +77,8 @@ protected:
   const BlockedKey *key() { return decisions->blocked_keys.find(SINK, KEY); }
 
   std::unique_ptr<Dispatch> decisions{dispatch::create()};
-  SinkInFlight events = {};
   SinkCursor cursor;
-  RowSink sink = {};
+  RoundSink sink = {};
   RowDecision last = {};
 };
 
@@ -110,10 +108,9 @@ TEST_F(DispatchClassifyRow, ARowInFlightIsNotClaimedAgain) {
 
 TEST_F(DispatchClassifyRow, ARowInFlightForAnotherSinkIsKeptInMindForThisOne) {
   InFlightEvent *event = claim(10);
-  SinkInFlight other = {};
-  other.id = 6;
-  sink.in_flight = &other;
-  EXPECT_EQ(classify(row(10)), RowVerdict::SKIP);
+  RoundSink other = sink;
+  other.events.id = 6;
+  EXPECT_EQ(dispatch::classify_row(*decisions, row(10), other, RowScan::MAIN).verdict, RowVerdict::SKIP);
   EXPECT_EQ(event->given_to, 6U);
 }
 
@@ -122,7 +119,7 @@ TEST_F(DispatchClassifyRow, ARowInFlightWhoseKeyHasChangedIsReadAgain) {
   EXPECT_EQ(classify(row(10)), RowVerdict::SKIP);
   EXPECT_EQ(event->given_to, SINK);
   InFlightEvent *unordered = claim(11, 0);
-  sink.ordered = false;
+  sink.rules.ordered = false;
   EXPECT_EQ(classify(row(11)), RowVerdict::SKIP);
   EXPECT_EQ(unordered->given_to, 0U) << "its key means nothing there";
 }
@@ -186,13 +183,13 @@ TEST_F(DispatchClassifyRow, AnotherKeyAndAnotherSinkDoNotWait) {
   Row other = row(11);
   other.key_hash = KEY + 1;
   EXPECT_EQ(classify(other), RowVerdict::CLAIM);
-  events.id = SINK + 1;
+  sink.events.id = SINK + 1;
   EXPECT_EQ(classify(row(11)), RowVerdict::CLAIM);
 }
 
 TEST_F(DispatchClassifyRow, WithoutOrderNothingWaits) {
   block(10);
-  sink.ordered = false;
+  sink.rules.ordered = false;
   const Row redriven = redriven_row(11);
   claim(12);
   EXPECT_EQ(classify(row(11)), RowVerdict::CLAIM);

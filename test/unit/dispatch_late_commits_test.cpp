@@ -14,10 +14,8 @@ TransactionSnapshot snapshot_of(const Xids &running, uint64_t xmax, uint64_t nex
 
 /* One round: the transactions that have ended since the last one. */
 Xids look(LateCommits *commits, const Xids &running, uint64_t xmax, uint64_t next) {
-  Xids ended;
   EXPECT_TRUE(commits->find_ended(snapshot_of(running, xmax, next)));
-  for (int i = 0; i < commits->ended_count(); i++)
-    ended.push_back(commits->ended(i));
+  const Xids ended(commits->ended().begin(), commits->ended().end());
   EXPECT_TRUE(commits->note_running(snapshot_of(running, xmax, next)));
   return ended;
 }

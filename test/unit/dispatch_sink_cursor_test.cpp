@@ -347,8 +347,8 @@ TEST(DispatchRound, LateCommitsOfARoundThatIsRolledBackAreFoundAgain) {
   for (int round = 0; round < 2; round++) {
     decisions->begin_round({{3'600'000'000}, CURSOR_NOW}, 10, 1000);
     ASSERT_TRUE(decisions->late_commits.find_ended({nullptr, 0, 106, 106}));
-    ASSERT_EQ(decisions->late_commits.ended_count(), 1);
-    ASSERT_TRUE(cursor->late_commit(decisions->late_commits.ended(0), 40));
+    ASSERT_EQ(decisions->late_commits.ended().size(), 1U);
+    ASSERT_TRUE(cursor->late_commit(decisions->late_commits.ended()[0], 40));
     ASSERT_TRUE(decisions->late_commits.note_running({nullptr, 0, 106, 106}));
     cursor->late.first_read(50, true);
     EXPECT_TRUE(cursor->late.empty());

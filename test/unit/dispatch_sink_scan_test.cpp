@@ -185,7 +185,11 @@ TEST_F(DispatchDraining, AKeyDrainsOnUntilTheRemovalOfAMarkHasCommitted) {
   for (const bool failed : {false, true}) { /* a scheduled event, and a failing one, which blocks the key */
     row.failed = failed;
     decisions->begin_round({{1}, SCAN_NOW}, 10, 1000);
-    ASSERT_EQ(classify_row(*decisions, row, {&sink, cursor, true}, RowScan::DRAINING).verdict, RowVerdict::SKIP);
+    RoundSink its_sink = {};
+    its_sink.events.id = KEY.sink;
+    its_sink.cursor = cursor;
+    its_sink.rules.ordered = true;
+    ASSERT_EQ(classify_row(*decisions, row, its_sink, RowScan::DRAINING).verdict, RowVerdict::SKIP);
     ASSERT_TRUE(drain_read_ended(*decisions, scan(), KEY, {}));
     decisions->roll_back_round();
     ASSERT_NE(key(), nullptr);

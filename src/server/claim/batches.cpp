@@ -47,3 +47,15 @@ void batch_add(WorkerSink *sink, InFlightEvent *event) {
   sink->batch[sink->n_batch].ticket = in_flight().ticket(event);
   sink->batch_events[sink->n_batch++] = event;
 }
+
+void batch_close_ranks(WorkerSink *sink) {
+  int kept = 0;
+
+  for (int i = 0; i < sink->n_batch; i++) {
+    if (sink->batch_events[i] == NULL)
+      continue;
+    sink->batch[kept] = sink->batch[i];
+    sink->batch_events[kept++] = sink->batch_events[i];
+  }
+  sink->n_batch = kept;
+}

@@ -14,3 +14,6 @@ void batches_begin(void);
 /* Returns the place for the sink's next event, which batch_add() then adds. */
 ob_event *batch_next(WorkerSink *sink);
 void batch_add(WorkerSink *sink, InFlightEvent *event);
+
+/* Takes the events that were dropped (NULL) out of the batch. */
+void batch_close_ranks(WorkerSink *sink);

@@ -31,5 +31,5 @@ void claim_give_back(void);
 /* A claimed event was not submitted, or came back unsent: it is claimed again, in its order. */
 void claim_return(InFlightEvent *event);
 
-/* Visits the events that came back and wait to be marked. */
-void claim_returned_each(void (*visit)(Oid sink, int64 position));
+/* Could a round claim something at once, without looking at the table? */
+bool claim_can_go_on(TimestampTz now);

@@ -4,11 +4,8 @@
  */
 #include "server/claim/low_watermark.h"
 
-#include "server/claim/claim.h"
-#include "server/inflight/blocking.h"
 #include "server/inflight/in_flight.h"
 #include "server/sinks/dispatcher.h"
-#include "server/sinks/shard_handoff.h"
 #include "server/sinks/sink_cursor.h"
 
 extern "C" {
@@ -35,10 +32,6 @@ static void lower(WorkerSink *sink, int64 position) {
     sink->cursor->lower_watermark(position);
 }
 
-static void lower_of(Oid sink, int64 position) {
-  lower(sink_of(sink), position);
-}
-
 static void lower_all(int64 position) {
   for (WorkerSink *sink : worker_sinks_all())
     lower(sink, position);
@@ -48,7 +41,7 @@ static void lower_by_events_in_flight(void) {
   for (const InFlightEvent *event = in_flight().next(NULL); event; event = in_flight().next(event)) {
     lower(sink_of(event), event->position);
     if (OidIsValid(event->given_to))
-      lower_of(event->given_to, event->position);
+      lower(sink_of(event->given_to), event->position);
   }
 }
 
@@ -63,11 +56,12 @@ void low_watermark_publish(Moment now, bool unread) {
   published_at = now;
   memset(found, 0, sizeof(found));
   for (WorkerSink *sink : worker_sinks_all())
-    sink->cursor->raise_watermark(blocked_keys().lowest(sink->oid));
+    sink->cursor->raise_watermark(dispatcher().blocked_keys.lowest(sink->oid));
   lower_by_events_in_flight();
-  claim_returned_each(lower_of);
+  for (const dispatch::Mark &mark : dispatcher().marks.returned())
+    lower(sink_of(mark.sink), mark.position);
   lower_all(dispatcher().locked_rows.first());
-  if (unread || shards_any_fresh())
+  if (unread || dispatcher().sinks.any_fresh_shard())
     lower_all(0);
   for (WorkerSink *sink : worker_sinks_all())
     low_watermark_tell(sink);

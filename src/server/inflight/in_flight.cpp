@@ -52,8 +52,6 @@ InFlightEvent *in_flight_claim(const dispatch::InFlight::Claimed *claimed) {
   return event;
 }
 
-void in_flight_committed(XLogRecPtr lsn) {
-  if (in_flight().unflushed.flush_wanted(INT_MAX) != InvalidXLogRecPtr) /* the list of unflushed recordings is full */
-    settle_unflushed(INT_MAX);
-  dispatcher().commit_recording(lsn);
+void in_flight_flush_recordings(void) {
+  settle_unflushed(INT_MAX);
 }

@@ -20,11 +20,7 @@ static inline dispatch::InFlight &in_flight(void) {
 }
 
 static inline WorkerSink *sink_of(const InFlightEvent *event) {
-  return (WorkerSink *)((char *)event->sink - offsetof(WorkerSink, events));
-}
-
-static inline dispatch::SinkRules rules_of(const WorkerSink *sink) {
-  return {sink->common.max_attempts, sink->common.ordered, sink->common.dead_letters_block};
+  return static_cast<WorkerSink *>(dispatch::round_sink_of(event));
 }
 
 /* The row's ctid when it was read. */
@@ -33,6 +29,10 @@ static inline ItemPointerData place_of(const dispatch::RowHandle *row) {
 
   ItemPointerSet(&ctid, row->page, row->line);
   return ctid;
+}
+
+static inline dispatch::RowHandle handle_of(const ItemPointerData *place) {
+  return {ItemPointerGetBlockNumberNoCheck(place), ItemPointerGetOffsetNumberNoCheck(place), 0, 0};
 }
 
 /* How many more events, and how many more bytes of events, may be claimed. */
@@ -47,7 +47,6 @@ bool in_flight_waits_for_wal(void);
  * transaction. */
 InFlightEvent *in_flight_claim(const dispatch::InFlight::Claimed *claimed);
 
-/* After a recording's commit, which ends at this LSN. The commit is asynchronous: until its WAL is safe, a crash or
- * failover to a synchronous standby would send the recorded events again. So they count against outbox.max_in_flight
- * until then. */
-void in_flight_committed(XLogRecPtr lsn);
+/* The commit of a recording is asynchronous: until its WAL is safe, a crash or failover to a synchronous standby would
+ * send the recorded events again. So they count against outbox.max_in_flight until then. Flushes that WAL now. */
+void in_flight_flush_recordings(void);

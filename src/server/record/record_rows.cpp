@@ -2,17 +2,16 @@
  * record_rows.cpp: rows move by DELETE and INSERT and never by an UPDATE of `status`: one concurrent move between
  * partitions makes everybody's SKIP LOCKED fail.
  */
-#include "server/record/record_rows.h"
+#include "server/record/record_table.h"
 
 #include "server/base/fault_point.h"
 #include "server/event/status_sql.h"
+#include "server/inflight/in_flight.h"
 #include "server/process/worker_slot.h"
-#include "server/sinks/worker_sinks.h"
 #include "server/storage/sql.h"
 
 extern "C" {
 #include "catalog/pg_type.h"
-#include "common/pg_prng.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 }
@@ -63,126 +62,119 @@ static void write_rows(Statement *statement, const Datum *values, int n) {
                     errhint("Let the trigger return OLD when it is fired for DELETE, and otherwise NEW.")));
 }
 
-RecordedRows recorded_rows(int max) {
-  return {(ItemPointerData *)palloc(sizeof(ItemPointerData) * Max(max, 1)),
-          (InFlightEvent **)palloc(sizeof(InFlightEvent *) * Max(max, 1)), 0};
+using Rows = std::span<const dispatch::RowToWrite>;
+
+/* The arguments that the statements have in common, each an array with a value for each row. */
+static Datum places_of(Rows rows) {
+  ItemPointerData *places = (ItemPointerData *)palloc(sizeof(ItemPointerData) * rows.size());
+
+  for (size_t i = 0; i < rows.size(); i++)
+    places[i] = place_of(&rows[i].handle);
+  return tid_array(places, (int)rows.size());
 }
 
-void recorded_rows_add(RecordedRows *rows, InFlightEvent *event, ItemPointerData ctid) {
-  rows->tids[rows->n] = ctid;
-  rows->events[rows->n++] = event;
+static Datum errors_of(Rows rows) {
+  Datum *values = (Datum *)palloc(sizeof(Datum) * rows.size());
+
+  for (size_t i = 0; i < rows.size(); i++)
+    values[i] = CStringGetTextDatum(rows[i].event->error ? rows[i].event->error : "");
+  return text_array(values, (int)rows.size());
 }
 
-static Datum errors_of(const RecordedRows *rows) {
-  Datum *values = (Datum *)palloc(sizeof(Datum) * rows->n);
+template <class ValueOf> static Datum int8s_of(Rows rows, ValueOf value_of) {
+  int64 *values = (int64 *)palloc(sizeof(int64) * rows.size());
 
-  for (int i = 0; i < rows->n; i++)
-    values[i] = CStringGetTextDatum(rows->events[i]->error ? rows->events[i]->error : "");
-  return text_array(values, rows->n);
+  for (size_t i = 0; i < rows.size(); i++)
+    values[i] = value_of(rows[i]);
+  return int8_array(values, (int)rows.size());
 }
 
-static Datum positions_of(const RecordedRows *rows) {
-  int64 *positions = (int64 *)palloc(sizeof(int64) * rows->n);
+template <class ValueOf> static Datum times_of(Rows rows, ValueOf value_of) {
+  Datum *values = (Datum *)palloc(sizeof(Datum) * rows.size());
 
-  for (int i = 0; i < rows->n; i++)
-    positions[i] = rows->events[i]->position;
-  return int8_array(positions, rows->n);
+  for (size_t i = 0; i < rows.size(); i++)
+    values[i] = TimestampTzGetDatum(value_of(rows[i]));
+  return PointerGetDatum(
+      construct_array(values, (int)rows.size(), TIMESTAMPTZOID, 8, FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
 }
 
-static Datum times_array(Datum *times, int n) {
-  return PointerGetDatum(construct_array(times, n, TIMESTAMPTZOID, 8, FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
+static Datum positions_of(Rows rows) {
+  return int8s_of(rows, [](const dispatch::RowToWrite &row) { return row.event->position; });
 }
 
-static Datum ends_of(const RecordedRows *rows) {
-  Datum *values = (Datum *)palloc(sizeof(Datum) * rows->n);
+/* Failed deliveries, as arrays. */
+typedef struct Failures {
+  Datum places, errors, ends, spent;
+} Failures;
 
-  for (int i = 0; i < rows->n; i++)
-    values[i] = TimestampTzGetDatum(rows->events[i]->ended_at);
-  return times_array(values, rows->n);
+static Failures failures_of(Rows rows) {
+  return {places_of(rows), errors_of(rows),
+          times_of(rows, [](const dispatch::RowToWrite &row) { return row.event->ended_at; }),
+          /* a wait is no attempt */
+          int8s_of(rows, [](const dispatch::RowToWrite &row) { return row.event->outcome != Outcome::DEFERRED; })};
 }
 
-/* A wait is no attempt. */
-static bool is_attempt(const InFlightEvent *event) {
-  return event->outcome != Outcome::DEFERRED;
-}
-
-static void keep_failed_attempts(const RecordedRows *rows) {
-  int64 *took = (int64 *)palloc(sizeof(int64) * rows->n);
-  int64 *spent = (int64 *)palloc(sizeof(int64) * rows->n);
-
-  for (int i = 0; i < rows->n; i++) {
-    took[i] = rows->events[i]->took_ms;
-    spent[i] = is_attempt(rows->events[i]);
-  }
-  Datum values[] = {tid_array(rows->tids, rows->n),
-                    errors_of(rows),
-                    ends_of(rows),
-                    int8_array(took, rows->n),
-                    int8_array(spent, rows->n),
-                    Int32GetDatum(worker_slot()->index)};
+static void keep_failed_attempts(Rows rows, const Failures *failures) {
+  Datum values[] = {
+      failures->places, failures->errors,
+      failures->ends,   int8s_of(rows, [](const dispatch::RowToWrite &row) { return row.event->took_ms; }),
+      failures->spent,  Int32GetDatum(worker_slot()->index)};
   (void)statement_write(&keep_failures, values, NULL, NULL);
 }
 
-void recorded_rows_delete(const RecordedRows *rows) {
-  Assert(in_spi());
-  if (rows->n == 0)
-    return;
-  Datum values[] = {tid_array(rows->tids, rows->n)};
-  write_rows(&delete_sent, values, rows->n);
+static void delete_rows(Rows rows) {
+  Datum values[] = {places_of(rows)};
+
+  write_rows(&delete_sent, values, (int)rows.size());
 }
 
-void recorded_rows_keep(const RecordedRows *rows, Now now) {
-  Assert(in_spi());
-  if (rows->n == 0)
-    return;
-  Datum values[] = {tid_array(rows->tids, rows->n), TimestampTzGetDatum(now.wall), positions_of(rows),
-                    errors_of(rows)};
+static void keep_rows(Rows rows, Now now) {
+  Datum values[] = {places_of(rows), TimestampTzGetDatum(now.wall), positions_of(rows), errors_of(rows)};
+
   OUTBOX_FAULT_POINT("record.before_keep");
-  write_rows(&keep_sent, values, rows->n);
+  write_rows(&keep_sent, values, (int)rows.size());
 }
 
-/* Whether a dead letter blocks its key is asked now: its sink may have been altered since the event ended. */
-void recorded_rows_move_to_dead_letters(const RecordedRows *rows) {
-  Assert(in_spi());
-  if (rows->n == 0)
-    return;
-  for (int i = 0; i < rows->n; i++) {
-    const InFlightEvent *event = rows->events[i];
-    require_memory(dispatcher().dead_letter(event->sink->id, event->key_hash, event->position,
-                                            sink_of(event)->common.dead_letters_block));
-  }
-  Datum values[] = {tid_array(rows->tids, rows->n), positions_of(rows), errors_of(rows), ends_of(rows)};
+static void make_dead_letters(Rows rows) {
+  const Failures failures = failures_of(rows);
+  Datum values[] = {failures.places, positions_of(rows), failures.errors, failures.ends};
+
   OUTBOX_FAULT_POINT("record.before_dead_letter");
-  keep_failed_attempts(rows);
-  write_rows(&move_to_dead_letters, values, rows->n);
+  keep_failed_attempts(rows, &failures);
+  write_rows(&move_to_dead_letters, values, (int)rows.size());
 }
 
-/* By the schedule of its sink. */
-static int64 retry_delay_ms(const InFlightEvent *event) {
-  return ob_retry_delay_ms(sink_of(event)->common.retry, event->attempts + 1, event->slow_retry,
-                           pg_prng_uint64(&pg_global_prng_state));
-}
+static void reschedule_rows(Rows rows) {
+  const Failures failures = failures_of(rows);
+  Datum values[] = {failures.places,
+                    failures.errors,
+                    failures.ends,
+                    times_of(rows, [](const dispatch::RowToWrite &row) { return row.next_attempt; }),
+                    int8s_of(rows, [](const dispatch::RowToWrite &row) { return row.group; }),
+                    failures.spent};
 
-void recorded_rows_reschedule(const RecordedRows *rows, Now now) {
-  Assert(in_spi());
-  if (rows->n == 0)
-    return;
-  Datum *times = (Datum *)palloc(sizeof(Datum) * rows->n);
-  int64 *groups = (int64 *)palloc(sizeof(int64) * rows->n);
-  int64 *spent = (int64 *)palloc(sizeof(int64) * rows->n);
-
-  for (int i = 0; i < rows->n; i++) {
-    const InFlightEvent *event = rows->events[i];
-    const TimestampTz next = dispatch::next_attempt(event, retry_delay_ms(event), now.wall);
-    times[i] = TimestampTzGetDatum(next);
-    sink_of(event)->cursor->due.expect(next);
-    groups[i] = dispatcher().group_behind_blocker(event);
-    spent[i] = is_attempt(event);
-  }
-  Datum values[] = {
-      tid_array(rows->tids, rows->n), errors_of(rows),           ends_of(rows), times_array(times, rows->n),
-      int8_array(groups, rows->n),    int8_array(spent, rows->n)};
   OUTBOX_FAULT_POINT("record.before_retry");
-  keep_failed_attempts(rows);
-  write_rows(&reschedule, values, rows->n);
+  keep_failed_attempts(rows, &failures);
+  write_rows(&reschedule, values, (int)rows.size());
+}
+
+void RecordTable::write(dispatch::Disposition disposition, Rows rows) {
+  Assert(in_spi() && !rows.empty());
+  switch (disposition) {
+  case dispatch::Disposition::DELETE:
+    delete_rows(rows);
+    break;
+  case dispatch::Disposition::KEEP:
+    keep_rows(rows, now_);
+    break;
+  case dispatch::Disposition::DEAD_LETTER:
+    make_dead_letters(rows);
+    break;
+  case dispatch::Disposition::RETRY:
+    reschedule_rows(rows);
+    break;
+  case dispatch::Disposition::FORGET:
+  case dispatch::Disposition::LATER:
+    Assert(false);
+  }
 }

@@ -190,24 +190,6 @@ bool shards_follow(Moment now) {
   return gained;
 }
 
-bool shards_any_fresh(void) {
-  int n;
-  WorkerSink **sinks = worker_sinks_all(&n);
-
-  for (int i = 0; i < n; i++)
-    if (sinks[i]->shards.any_fresh())
-      return true;
-  return false;
-}
-
-void shards_read(void) {
-  int n;
-  WorkerSink **sinks = worker_sinks_all(&n);
-
-  for (int i = 0; i < n; i++)
-    sinks[i]->shards.fresh_read();
-}
-
 Moment shards_next_moment(void) {
   return pg_atomic_read_u32(&worker_slot()->shards_changed) == 1 ? dispatcher().shards.exchange_at() : MOMENT_NEVER;
 }

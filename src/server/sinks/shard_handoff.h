@@ -17,11 +17,9 @@ bool shard_is_mine(const struct WorkerSink *sink, int shard);
 void shards_add_sink(struct WorkerSink *sink);
 
 /* Gives away the shards of other workers, and takes free shards of this one. Returns true when a sink has gained
- * shards. These are fresh until shards_read(): their blocked keys must be read before the next claim. Outside a
+ * shards. These are fresh until a round has read their blocked keys. Outside a
  * transaction; takes the lock. */
 bool shards_follow(Moment now);
-bool shards_any_fresh(void);
-void shards_read(void);
 
 /* When to call shards_follow() again if nothing else happens. */
 Moment shards_next_moment(void);

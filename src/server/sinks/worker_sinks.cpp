@@ -52,16 +52,6 @@ static int n_list = 0, max_list = 0;
 static WorkerSink *last_found = NULL; /* most rows have the sink of the row before */
 static bool stale = true;
 
-/* The result of the next reload or refresh. */
-static SinkChanges changes;
-
-static SinkChanges take_changes(void) {
-  SinkChanges taken = changes;
-
-  changes = {};
-  return taken;
-}
-
 static void catalog_changed(Datum, OUTBOX_SYSCACHE, uint32) {
   stale = true;
 }
@@ -100,10 +90,10 @@ static SinkEntry *add_sink(const char *name) {
   make_room(list, n_list, max_list);
   SinkEntry *entry = (SinkEntry *)hash_search(sinks, name, HASH_ENTER, NULL);
   memset((char *)entry + NAMEDATALEN, 0, sizeof(SinkEntry) - NAMEDATALEN);
-  entry->sink.cursor = dispatcher().sink_cursors.add();
-  if (entry->sink.cursor == NULL)
+  const bool added = dispatcher().add_sink(&entry->sink);
+  if (!added)
     hash_search(sinks, name, HASH_REMOVE, NULL);
-  require_memory(entry->sink.cursor != NULL);
+  require_memory(added);
   list[n_list++] = &entry->sink;
   return entry;
 }
@@ -208,13 +198,15 @@ static void reload_one(const RouteSink *route, uint64 reload) {
   (void)sink_common(sink->kind, given.options, given.n_options, &sink->common); /* ob_sink_open() reports an error */
   if (sink->state == SINK_OPEN) /* outbox.retention may have changed */
     ob_sink_keep_acknowledgements(sink->handle, sink->common.retention_ms > 0);
+  sink->rules = {sink->common.max_attempts, sink->common.ordered, sink->common.dead_letters_block};
+  sink->keeps_delivered = sink->common.retention_ms > 0;
   if (sink->fingerprint != fingerprint) {
     /* All rows are read anew: events that were blocked or skipped before may be sent now. */
     sink_cursor_restart(sink);
-    if (!sink->common.ordered)
+    if (!sink->rules.ordered)
       dispatcher().blocked_keys.forget_sink(sink->oid);
-    if (sink->common.dead_letters_block)
-      changes.hold_begins = true;
+    if (sink->rules.dead_letters_block)
+      dispatcher().dead_letters_stale = true;
     if (sink->fingerprint != 0)
       worker_stops_altered(sink);
     sink->fingerprint = fingerprint;
@@ -225,13 +217,13 @@ static void reload_one(const RouteSink *route, uint64 reload) {
   }
 }
 
-SinkChanges worker_sinks_reload(void) {
+bool worker_sinks_reload(void) {
   Assert(server_is_worker && IsTransactionState());
   static uint64 reload = 0;
   int n;
 
   if (!stale)
-    return {};
+    return false;
   stale = false;
   reload++;
   ob_set_networks(setting_allow_networks);
@@ -246,8 +238,7 @@ SinkChanges worker_sinks_reload(void) {
       worker_sink_close(list[i], SINK_DROPPED, CLOSE_GRACE_MS);
   OUTBOX_FAULT_POINT("sinks.reloaded");
   worker_stops_reload();
-  changes.reloaded = true;
-  return take_changes();
+  return true;
 }
 
 /* The other workers of the database send to the same endpoint. */
@@ -290,7 +281,7 @@ static void drop_entry(int i) {
   }
   if (entry->given.context)
     MemoryContextDelete(entry->given.context);
-  dispatcher().sink_cursors.remove(entry->sink.cursor);
+  dispatcher().remove_sink(&entry->sink);
   last_found = NULL;
   hash_search(sinks, entry->sink.name, HASH_REMOVE, NULL);
   list[i] = list[--n_list];
@@ -320,7 +311,7 @@ static void give_places(dispatch::SinkShares *shares, bool with_backlog) {
   }
 }
 
-SinkChanges worker_sinks_refresh(Now now, bool may_open, bool waits_for_standby) {
+void worker_sinks_refresh(Now now, bool may_open, bool waits_for_standby) {
   dispatch::SinkShares shares(setting_max_in_flight, n_list);
 
   share_sinks();
@@ -352,7 +343,6 @@ SinkChanges worker_sinks_refresh(Now now, bool may_open, bool waits_for_standby)
   give_places(&shares, true);
   give_places(&shares, false);
   dispatcher().places_exhausted = shares.exhausted();
-  return take_changes();
 }
 
 WorkerSink *worker_sink_find(const char *name, int length) {
@@ -410,27 +400,4 @@ TimestampTz worker_sinks_next_due(void) {
     if (list[i]->state == SINK_OPEN && !waits_for_credit(list[i]) && list[i]->cursor->free_slots() > 0)
       due = Min(due, list[i]->cursor->due.next());
   return due;
-}
-
-void worker_sink_event_claimed(WorkerSink *sink, uint32 bytes) {
-  sink->in_flight++;
-  sink->bytes_in_flight += bytes;
-  sink->cursor->event_claimed(bytes);
-}
-
-void worker_sink_event_returned(WorkerSink *sink, uint32 bytes) {
-  sink->in_flight--;
-  sink->bytes_in_flight -= bytes;
-}
-
-void worker_sink_event_ended(WorkerSink *sink, uint32 bytes) {
-  worker_sink_event_returned(sink, bytes);
-  sink->unrecorded++;
-}
-
-void worker_sink_event_not_ended(WorkerSink *sink, uint32 bytes) {
-  sink->in_flight++;
-  sink->bytes_in_flight += bytes;
-  sink->unrecorded--;
-  sink->left = Min(sink->left, sink->unrecorded);
 }

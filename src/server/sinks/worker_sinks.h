@@ -4,17 +4,18 @@
 
 #include <span>
 
-#include "dispatch/in_flight.h"
-#include "dispatch/shards.h"
-#include "dispatch/sink_cursor.h"
+#include "dispatch/round_sink.h"
 #include "server/catalog/sink_common.h"
 #include "server/shmem/shared_state.h"
 #include "server/sinks/sink_state.h"
 
 #include "delivery/delivery.h"
 
-struct WorkerSink {
-  char name[NAMEDATALEN]; /* hash key: first */
+struct SinkName {
+  char name[NAMEDATALEN];
+};
+
+struct WorkerSink : SinkName, dispatch::RoundSink { /* the hash key first */
   Oid oid;
   char kind[NAMEDATALEN];
   uint64 fingerprint; /* of options and user mapping */
@@ -25,17 +26,7 @@ struct WorkerSink {
   char open_error[512];
 
   SinkCommon common;
-  dispatch::SinkShards shards;
-  dispatch::SinkInFlight events;
-  dispatch::SinkCursor *cursor; /* never NULL */
-
-  int in_flight;
-  int unrecorded; /* events that have ended and are not yet recorded */
-  /* As the last recording left them: all of these, before it, those that have failed alone, and those whose recording
-   * has failed, with the error. */
-  int left, left_before, left_alone, not_recorded;
-  char record_error[OUTBOX_RECORD_ERROR];
-  int64 bytes_in_flight;
+  char record_error[OUTBOX_RECORD_ERROR]; /* of not_recorded */
   ob_sink_status status;
   uint32 pauses_ended;         /* stats->pauses_ended, up to which pauses were ended */
   uint64 failed_tries;         /* status.failed_tries, when it was last looked at */
@@ -43,10 +34,8 @@ struct WorkerSink {
   uint64 failures[OB_REASONS]; /* status.failures, up to which they were counted */
   SinkStats *stats;            /* may be NULL */
 
-  /* Events that were claimed in the last round, in order, and are not yet submitted. */
-  ob_event *batch;
-  dispatch::InFlightEvent **batch_events;
-  int n_batch, max_batch;
+  ob_event *batch; /* of batch_events */
+  int max_batch;
 };
 
 /* Starts a probe with the sink's options, whether it is open or not; `topics` as in ob_probe_start(). NULL with
@@ -58,17 +47,11 @@ void worker_sinks_init(ob_engine *engine, int worker_index);
 /* Defaults of options may have changed: the next worker_sinks_reload() reads all sinks again. */
 void worker_sinks_settings_changed(void);
 
-/* Changes of sinks, for parts that remember something of them. */
-typedef struct SinkChanges {
-  bool reloaded;    /* the catalog was read: the set or its routes may have changed */
-  bool hold_begins; /* dead letters block their keys in a sink that is new or altered: they must be read */
-} SinkChanges;
-
 /* Has the catalog changed since the last reload, for example the names of sinks? */
 bool worker_sinks_stale(void);
 
-/* Reads the catalog when it has changed. In a transaction. */
-SinkChanges worker_sinks_reload(void);
+/* Reads the catalog when it has changed; true: the set of sinks or their routes may have changed. In a transaction. */
+bool worker_sinks_reload(void);
 
 /* The sink gets no more events. It becomes `closed` (SINK_CLOSED, _STOPPED or _DROPPED) when its requests in flight
  * have ended; those that still run after `grace_ms` are given up. */
@@ -82,7 +65,7 @@ void worker_sinks_close(void);
 
 /* Finishes closing sinks, opens those that can be opened (none unless `may_open`), and asks each how much it takes
  * now. It runs no SQL. `waits_for_standby`: nothing is submitted meanwhile, and outbox.sinks says so. */
-SinkChanges worker_sinks_refresh(Now now, bool may_open, bool waits_for_standby);
+void worker_sinks_refresh(Now now, bool may_open, bool waits_for_standby);
 
 /* The sink of this name; NULL when there is none. */
 WorkerSink *worker_sink_find(const char *name, int length);
@@ -96,8 +79,3 @@ WorkerSink **worker_sinks_all(int *n);
 Moment worker_sinks_next_moment(Moment now);
 /* When the first scheduled or retried event is due, of the sinks that have room; DT_NOEND = there is none. */
 TimestampTz worker_sinks_next_due(void);
-
-void worker_sink_event_claimed(WorkerSink *sink, uint32 bytes);
-void worker_sink_event_returned(WorkerSink *sink, uint32 bytes);
-void worker_sink_event_ended(WorkerSink *sink, uint32 bytes);
-void worker_sink_event_not_ended(WorkerSink *sink, uint32 bytes); /* takes worker_sink_event_ended() back */

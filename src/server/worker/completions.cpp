@@ -7,7 +7,6 @@
 #include "server/base/fault_point.h"
 #include "server/base/is_worker.h"
 #include "server/claim/claim.h"
-#include "server/inflight/blocking.h"
 #include "server/inflight/in_flight.h"
 #include "server/inflight/sink_log.h"
 #include "server/sinks/worker_sinks.h"
@@ -37,16 +36,16 @@ static void take_completion(const ob_completion *completion, Now now) {
   OUTBOX_SIGNAL_POINT("completion.taken");
   WorkerSink *sink = sink_of(event);
   const Outcome outcome = (Outcome)completion->outcome;
-  if (dispatcher().is_returned(event, outcome, sink->common.ordered)) {
+  if (dispatcher().is_returned(event, outcome, sink->rules.ordered)) {
     claim_return(event);
     return;
   }
   const char *text = outcome == Outcome::SENT ? completion->acknowledgement : completion->error;
-  worker_sink_event_ended(sink, event->bytes);
+  sink->event_ended(event->bytes);
   require_memory(dispatcher().event_ended(event,
                                           {outcome, completion->retry_after_ms, text, completion->max_attempts,
                                            completion->suspect, completion->slow_retry},
-                                          rules_of(sink), now));
+                                          sink->rules, now));
 }
 
 static void return_suspect(InFlightEvent *event) {
@@ -54,8 +53,8 @@ static void return_suspect(InFlightEvent *event) {
 
   OUTBOX_SIGNAL_POINT("suspect.returned");
   if (!event->failed) /* an event that has failed before still blocks its key */
-    blocked_keys().release(sink->oid, event->key_hash, event->position);
-  worker_sink_event_not_ended(sink, event->bytes);
+    dispatcher().blocked_keys.release(sink->oid, event->key_hash, event->position);
+  sink->event_not_ended(event->bytes);
   claim_return(event);
 }
 

@@ -7,7 +7,6 @@
 #include "server/base/settings.h"
 #include "server/claim/unrouted.h"
 #include "server/enqueue/unrouted_events.h"
-#include "server/inflight/blocking.h"
 #include "server/process/worker_slot.h"
 #include "server/sinks/dispatcher.h"
 #include "server/sinks/shard_handoff.h"
@@ -19,7 +18,7 @@ static bool sinks_are_quiet(void) {
       continue; /* it delivers nothing until a user resumes it */
     if (sink->state != SINK_OPEN || sink->status.state != OB_SINK_OK || sink->status.paused_ms > 0 ||
         sink->cursor->has_backlog() || !sink->cursor->late.empty() || sink->cursor->early_retry.going() ||
-        blocked_keys().any_draining(sink->oid))
+        dispatcher().blocked_keys.any_draining(sink->oid))
       return false;
   }
   return true;

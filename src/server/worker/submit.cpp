@@ -7,7 +7,6 @@
 
 #include "server/base/fault_point.h"
 #include "server/claim/claim.h"
-#include "server/inflight/blocking.h"
 #include "server/inflight/in_flight.h"
 #include "server/sinks/worker_sinks.h"
 #include "server/storage/standby.h"
@@ -37,7 +36,7 @@ static bool must_return(const InFlightEvent *event) {
   const WorkerSink *sink = sink_of(event);
 
   return sink->cursor->rewound_before(event->position) ||
-         (sink->common.ordered && blocked_keys().find_before(sink->oid, event->key_hash, event->position));
+         (sink->rules.ordered && dispatcher().blocked_keys.find_before(sink->oid, event->key_hash, event->position));
 }
 
 /* Is the event the blocker of its key, for which the others wait in the table? That it has failed does not prove it:
@@ -45,8 +44,8 @@ static bool must_return(const InFlightEvent *event) {
  * ended. */
 static bool is_blocker(const InFlightEvent *event) {
   const WorkerSink *sink = sink_of(event);
-  const BlockedKey *key =
-      event->failed && sink->common.ordered ? blocked_keys().find(sink->oid, event->key_hash) : NULL;
+  const dispatch::BlockedKey *key =
+      event->failed && sink->rules.ordered ? dispatcher().blocked_keys.find(sink->oid, event->key_hash) : NULL;
 
   return key && key->blocker == event->position;
 }

@@ -14,7 +14,6 @@
 #include "server/claim/low_watermark.h"
 #include "server/claim/unrouted.h"
 #include "server/event/unreadable.h"
-#include "server/inflight/dead_letters.h"
 #include "server/inflight/decision_log.h"
 #include "server/inflight/in_flight.h"
 #include "server/inflight/sink_log.h"
@@ -73,13 +72,8 @@ static bool record_others = false; /* the last recording failed because of its r
 
 static volatile WorkerTask task; /* the task of the running transaction */
 
-static void handle_sink_changes(SinkChanges changes) {
-  if (changes.hold_begins)
-    dead_letters_stale();
-}
-
 static void refresh_sinks(Now now) {
-  handle_sink_changes(worker_sinks_refresh(now, !unrouted_routing(), submit_is_stalled()));
+  worker_sinks_refresh(now, !unrouted_routing(), submit_is_stalled());
 }
 
 static void begin_transaction(void) {
@@ -90,9 +84,7 @@ static void begin_transaction(void) {
   worker_owner_enter();
   MemoryContextSwitchTo(round_context);
   PushActiveSnapshot(GetTransactionSnapshot());
-  const SinkChanges changes = worker_sinks_reload();
-  handle_sink_changes(changes);
-  if (changes.reloaded) {
+  if (worker_sinks_reload()) {
     unrouted_look_at_routes();
     maintenance_sinks_changed();
     rescan_wanted = true; /* dead letters of a sink whose on_dead_letter is no longer 'block' release their keys */
@@ -300,7 +292,7 @@ static void one_loop(void) {
   bool poll = !lingers && moment_is_past(polled_at, now, setting_poll_interval);
   if (poll) /* finds events whose commits woke no worker: a crash in between, sessions without this library */
     polled_at = now;
-  bool wanted = claims_wanted || any_sink_can_claim(clock.wall) || dispatcher().locked_rows.next_moment() <= now;
+  bool wanted = claims_wanted || claim_can_go_on(clock.wall) || dispatcher().locked_rows.next_moment() <= now;
   polls_only = poll && !wanted && !rescan_wanted;
   rescan_wanted = rescan_wanted || (poll && !polls_only);
   bool claim = may_claim(now) && (wanted || poll);

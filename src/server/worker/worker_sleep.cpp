@@ -5,8 +5,7 @@
 #include "server/worker/worker_sleep.h"
 
 #include "server/base/settings.h"
-#include "server/claim/late_commits.h"
-#include "server/inflight/blocking.h"
+#include "server/claim/claim.h"
 #include "server/inflight/in_flight.h"
 #include "server/inflight/sink_log.h"
 #include "server/process/worker_error.h"
@@ -31,15 +30,6 @@ bool any_sink_starved(void) {
   return false;
 }
 
-bool any_sink_can_claim(TimestampTz now) {
-  for (WorkerSink *sink : worker_sinks_all())
-    if (sink->cursor->free_slots() > 0 &&
-        (sink->cursor->has_backlog() || blocked_keys().any_draining(sink->oid) || late_commits_can_go_on(sink) ||
-         sink->cursor->early_retry.going() || sink->cursor->due.next() <= now))
-      return true;
-  return false;
-}
-
 long worker_sleep_ms(Now clock, bool claims_wanted, Moment polled_at) {
   const Moment now = clock.moment;
   long ms = submit_waits()  ? submit_pause_ms(now)
@@ -50,7 +40,7 @@ long worker_sleep_ms(Now clock, bool claims_wanted, Moment polled_at) {
     TimestampTz due = in_flight_is_full() ? DT_NOEND : worker_sinks_next_due();
     if (due != DT_NOEND) /* the clock may be set */
       ms = Min(ms, Min(milliseconds_until(now, moment_of_wall(clock, due)), CLOCK_CHECK_MS));
-    if (in_flight_waits_for_wal() && any_sink_can_claim(clock.wall))
+    if (in_flight_waits_for_wal() && claim_can_go_on(clock.wall))
       ms = Min(ms, WAL_CHECK_MS);
     ms = Min(ms, milliseconds_until(now, worker_sinks_next_moment(now)));
     ms = Min(ms, milliseconds_until(now, dispatcher().locked_rows.next_moment()));

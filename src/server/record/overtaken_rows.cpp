@@ -1,13 +1,11 @@
 /*
- * out_of_order.cpp: finds, locks and marks the earlier rows of keys of which something was delivered. It looks for
- * them when the delivery is recorded and not when they are redriven, because delivered rows are gone by then. A user
- * may have locked such a row, maybe to redrive it: the worker does not wait for that.
+ * overtaken_rows.cpp: the earlier rows of keys of which something was delivered. A user may have locked such a row,
+ * maybe to redrive it: the worker does not wait for that.
  */
-#include "server/record/out_of_order.h"
+#include "server/record/record_table.h"
 
-#include "server/base/fault_point.h"
 #include "server/event/status_sql.h"
-#include "server/sinks/worker_sinks.h"
+#include "server/inflight/in_flight.h"
 #include "server/storage/row_lock.h"
 #include "server/storage/sql.h"
 
@@ -17,13 +15,10 @@ extern "C" {
 }
 
 using dispatch::EarlierFate;
-using dispatch::EarlierRow;
 using dispatch::OvertakenRow;
-using dispatch::RowHandle;
-using dispatch::SentKey;
 
 /* One snapshot for both tables: a row that moves from one to the other is seen once. */
-static Statement find_earlier = make_statement<TEXTARRAYOID, INT8ARRAYOID, INT8ARRAYOID>(
+static Statement find_earlier_rows = make_statement<TEXTARRAYOID, INT8ARRAYOID, INT8ARRAYOID>(
     "SELECT k.n, e.* FROM ROWS FROM (unnest($1), unnest($2), unnest($3)) WITH ORDINALITY AS k (sink, hash, bound, n) "
     "CROSS JOIN LATERAL ("
     "SELECT f.position, f.ctid, true, f.redrive_late FROM outbox.events_failed AS f WHERE f.sink = k.sink "
@@ -52,28 +47,22 @@ static Statement move_to_dead_letters = make_statement<TIDARRAYOID, INT8ARRAYOID
                           "'FAILED' "
                           "FROM gone JOIN unnest($2, $3) AS m (at, overtaken_by) ON m.at = position");
 
-static dispatch::OutOfOrder &out_of_order(void) {
-  return dispatcher().out_of_order;
+static dispatch::RowHandle handle_in(Datum ctid) {
+  return handle_of((ItemPointer)DatumGetPointer(ctid));
 }
 
-static RowHandle handle_of(Datum ctid) {
-  const ItemPointer place = (ItemPointer)DatumGetPointer(ctid);
-
-  return {ItemPointerGetBlockNumber(place), ItemPointerGetOffsetNumber(place), 0, 0};
-}
-
-static bool visit_earlier(TupleTableSlot *slot, void *) {
+static bool visit_earlier(TupleTableSlot *slot, void *context) {
+  const auto *visit = (const dispatch::FunctionRef<void, uint32_t, const dispatch::EarlierRow &> *)context;
   const uint32 key = (uint32)DatumGetInt64(slot->tts_values[0]) - 1;
   const bool dead = DatumGetBool(slot->tts_values[3]);
   const bool in_order = !dead && !slot->tts_isnull[4] && !DatumGetBool(slot->tts_values[4]);
-  const EarlierRow row = {DatumGetInt64(slot->tts_values[1]), handle_of(slot->tts_values[2]), dead, in_order};
 
-  require_memory(out_of_order().found(in_flight(), key, row));
+  (*visit)(key, {DatumGetInt64(slot->tts_values[1]), handle_in(slot->tts_values[2]), dead, in_order});
   return true;
 }
 
-static void find_rows(void) {
-  const std::span<const SentKey> keys = out_of_order().keys();
+void RecordTable::find_earlier(std::span<const dispatch::SentKey> keys,
+                               dispatch::FunctionRef<void, uint32_t, const dispatch::EarlierRow &> visit) {
   Datum *sinks = (Datum *)palloc(sizeof(Datum) * keys.size());
   int64 *hashes = (int64 *)palloc(sizeof(int64) * keys.size());
   int64 *bounds = (int64 *)palloc(sizeof(int64) * keys.size());
@@ -85,21 +74,20 @@ static void find_rows(void) {
   }
   const int n = (int)keys.size();
   Datum values[] = {text_array(sinks, n), int8_array(hashes, n), int8_array(bounds, n)};
-  statement_read(&find_earlier, values, InvalidSnapshot, visit_earlier, NULL);
-  out_of_order().all_found();
+  statement_read(&find_earlier_rows, values, InvalidSnapshot, visit_earlier, &visit);
 }
 
 static bool visit_locked(TupleTableSlot *slot, void *) {
-  OvertakenRow *row = out_of_order().find_dead_letter(DatumGetInt64(slot->tts_values[0]));
+  OvertakenRow *row = dispatcher().out_of_order.find_dead_letter(DatumGetInt64(slot->tts_values[0]));
 
   if (row) {
     row->locked = true;
-    row->handle = handle_of(slot->tts_values[1]);
+    row->handle = handle_in(slot->tts_values[1]);
   }
   return true;
 }
 
-static void lock_dead_letters(std::span<OvertakenRow> rows) {
+static void lock_dead_letters(std::span<const OvertakenRow> rows) {
   if (rows.empty())
     return;
   int64 *positions = (int64 *)palloc(sizeof(int64) * rows.size());
@@ -109,38 +97,21 @@ static void lock_dead_letters(std::span<OvertakenRow> rows) {
   statement_write(&lock_failed, values, visit_locked, NULL);
 }
 
-static void lock_pending(std::span<OvertakenRow> rows) {
-  if (rows.empty())
-    return;
-  RowLock *locks = (RowLock *)palloc(sizeof(RowLock) * rows.size());
-  for (size_t i = 0; i < rows.size(); i++)
-    locks[i] = {rows[i].position, place_of(&rows[i].handle), ROW_GONE, &rows[i]};
-  row_lock(locks, (int)rows.size(), NULL);
-  for (size_t i = 0; i < rows.size(); i++) {
+void RecordTable::lock_earlier(std::span<OvertakenRow> dead_letters, std::span<OvertakenRow> pending) {
+  RowLock *locks = (RowLock *)palloc(sizeof(RowLock) * Max(pending.size(), 1));
+
+  lock_dead_letters(dead_letters);
+  for (size_t i = 0; i < pending.size(); i++)
+    locks[i] = {pending[i].position, place_of(&pending[i].handle), ROW_GONE, &pending[i]};
+  row_lock(locks, (int)pending.size(), NULL);
+  for (size_t i = 0; i < pending.size(); i++) {
     OvertakenRow *row = (OvertakenRow *)locks[i].owner;
     row->locked = locks[i].result == ROW_LOCKED;
-    row->handle = handle_of(PointerGetDatum(&locks[i].ctid));
+    row->handle = handle_of(&locks[i].ctid);
   }
 }
 
-static void lock_rows(void) {
-  const std::span<OvertakenRow> all = out_of_order().rows();
-  const std::span<OvertakenRow> dead = out_of_order().rows(EarlierFate::MARK_DEAD_LETTER);
-
-  lock_dead_letters(dead);
-  lock_pending(all.subspan(dead.size()));
-  out_of_order().put_off_after_unlocked();
-}
-
-static void dead_letter_again(const OvertakenRow *row) {
-  const InFlightEvent *later = out_of_order().keys()[row->key].last;
-
-  require_memory(dispatcher().dead_letter(later->sink->id, later->key_hash, row->position,
-                                          sink_of(later)->common.dead_letters_block));
-}
-
-static void write_marks(EarlierFate fate) {
-  const std::span<OvertakenRow> rows = out_of_order().rows(fate);
+void RecordTable::write_overtaken(EarlierFate fate, std::span<const OvertakenRow> rows) {
   ItemPointerData *places = (ItemPointerData *)palloc(sizeof(ItemPointerData) * rows.size());
   int64 *positions = (int64 *)palloc(sizeof(int64) * rows.size());
   int64 *overtaken_by = (int64 *)palloc(sizeof(int64) * rows.size());
@@ -152,8 +123,6 @@ static void write_marks(EarlierFate fate) {
     places[n] = place_of(&row.handle);
     positions[n] = row.position;
     overtaken_by[n++] = row.overtaken_by;
-    if (fate == EarlierFate::DEAD_LETTER_AGAIN)
-      dead_letter_again(&row);
   }
   if (n == 0)
     return;
@@ -169,23 +138,4 @@ static void write_marks(EarlierFate fate) {
   case EarlierFate::DEAD_LETTER_AGAIN:
     statement_write(&move_to_dead_letters, moves, NULL, NULL);
   }
-}
-
-void out_of_order_mark(InFlightEvent **sent, int n, Moment now) {
-  Assert(in_spi());
-  out_of_order().begin(now);
-  for (int i = 0; i < n; i++)
-    if (dispatcher().may_be_out_of_order(sent[i]))
-      require_memory(out_of_order().add(sent[i]));
-  require_memory(out_of_order().group(in_flight()));
-  if (out_of_order().keys().empty())
-    return;
-  OUTBOX_FAULT_POINT("record.before_overtaken");
-  find_rows();
-  if (out_of_order().rows().empty())
-    return;
-  lock_rows();
-  write_marks(EarlierFate::MARK_DEAD_LETTER);
-  write_marks(EarlierFate::MARK_PENDING);
-  write_marks(EarlierFate::DEAD_LETTER_AGAIN);
 }

@@ -1,0 +1,102 @@
+/*
+ * claim_keys.cpp: the worker learns from the table which keys are blocked: in shards that it has taken over, and by
+ * dead letters. In a sink with on_dead_letter 'block' each dead letter blocks its key until a user redrives, moves or
+ * deletes it. In every ordered sink the delivery of a later event of such a key is recorded (out_of_order.h), so that
+ * a redrive knows whether it comes too late.
+ */
+#include <algorithm>
+
+#include "dispatch/round/claim_round.h"
+
+namespace dispatch {
+
+void ClaimRound::read_fresh_shards() {
+  const auto is_fresh = [this](const ReadRow &row) {
+    return is_ours(row) && row.sink->rules.ordered &&
+           row.sink->shards.is_fresh(shard_of(row.facts.key_hash, row.facts.position));
+  };
+
+  port_.read({.rows = RowsOf::FAILING}, [&](const ReadRow &row) {
+    if (is_fresh(row))
+      need(d_.block_key(row.sink->id(), row.facts.key_hash, row.facts.position));
+    return true;
+  });
+  port_.read({.rows = RowsOf::GROUPS}, [&](const ReadRow &row) {
+    if (is_fresh(row))
+      need(d_.blocked_keys.drain(row.sink->id(), row.facts.key_hash, row.facts.blocked_by));
+    return true;
+  });
+  d_.rescan_cursor.restart();
+  port_.at("shard.before_read");
+  for (RoundSink *sink : d_.sinks.all())
+    sink->shards.fresh_read();
+}
+
+/* ---- dead letters --------------------------------------------------------------------------------------------- */
+
+DeadLetter ClaimRound::note_dead_letter(const ReadRow &row) {
+  d_.dead_letter_keys.note(row.facts.key_hash);
+  if (!is_ours(row))
+    return is_mine(row.sink, row.facts) ? DeadLetter::DEAD : DeadLetter::ELSEWHERE;
+  if (!row.sink->rules.dead_letters_block || row.facts.key_hash == 0)
+    return DeadLetter::DEAD;
+  need(d_.block_key(row.sink->id(), row.facts.key_hash, row.facts.position));
+  return DeadLetter::BLOCKS;
+}
+
+/* All of them: after the worker has taken shards, and when on_dead_letter of a sink becomes 'block'. */
+void ClaimRound::read_dead_letters() {
+  d_.dead_letters_stale = false;
+  port_.read({.rows = RowsOf::DEAD}, [this](const ReadRow &row) {
+    note_dead_letter(row);
+    return true;
+  });
+  port_.read({.rows = RowsOf::REDRIVEN}, [this](const ReadRow &row) {
+    d_.dead_letter_keys.note(row.facts.key_hash);
+    if (is_ours(row) && row.sink->rules.ordered)
+      need(d_.redriven_row(row.sink->id(), row.facts.key_hash, row.facts.position, row.facts.blocked_by));
+    return true;
+  });
+}
+
+/* Sets memory_.dead_letters, and blocks the keys of those that block their keys. With the snapshot that did not show
+ * the positions as pending. There is room for them. */
+void ClaimRound::find_dead_letters(std::span<const int64_t> positions) {
+  memory_.dead_letters.assign(positions.size(), DeadLetter::NOT_DEAD);
+  if (positions.empty())
+    return;
+  port_.read({.rows = RowsOf::DEAD_POSITIONS, .positions = positions}, [&](const ReadRow &row) {
+    d_.blocked_keys.row_seen(row.sink ? row.sink->id() : 0, row.facts.key_hash, row.facts.position);
+    const DeadLetter state = note_dead_letter(row);
+    for (size_t i = 0; i < positions.size(); i++)
+      if (positions[i] == row.facts.position)
+        memory_.dead_letters[i] = state;
+    return true;
+  });
+}
+
+/* What no event of this key may drain past. With the round's snapshot: a dead letter that is redriven meanwhile is
+ * found in one of the two tables, so later events of its key are not sent before it. Later events of a key may be
+ * sent behind one that is in flight: its failure would return them. */
+DrainStops ClaimRound::dead_letter_stops(RoundSink &sink, uint64_t key_hash) {
+  DrainStops stops;
+
+  port_.read({.rows = RowsOf::DEAD_OF_KEY, .sink = &sink, .key_hash = key_hash}, [&](const ReadRow &row) {
+    if (is_ours(row))
+      stops.dead = row.facts.position;
+    return !is_ours(row);
+  });
+  port_.read({.rows = RowsOf::REDRIVEN_OF_KEY, .sink = &sink, .key_hash = key_hash}, [&](const ReadRow &row) {
+    if (d_.in_flight.find(row.facts.position) || !is_ours(row))
+      return true;
+    stops.redriven = row.facts.position;
+    return false;
+  });
+  /* Rejected events that are not recorded as dead letters yet, because their rows are locked. */
+  for (const InFlightEvent *event = d_.in_flight.first_ended(); event; event = event->next)
+    if (event->outcome == Outcome::REJECTED && event->sink == &sink.events && event->key_hash == key_hash)
+      stops.dead = std::min(stops.dead, event->position);
+  return stops;
+}
+
+}  // namespace dispatch

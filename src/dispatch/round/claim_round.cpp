@@ -1,0 +1,142 @@
+/* claim_round.cpp: the order of the steps of a round. */
+#include "dispatch/round/claim_round.h"
+
+#include <algorithm>
+
+namespace dispatch {
+
+bool ClaimRound::is_mine(const RoundSink *sink, const Row &row) const {
+  const int shard = shard_of(row.key_hash, row.position);
+
+  return sink ? sink->shards.may_claim(shard) : d_.shards.mine().has(shard);
+}
+
+void ClaimRound::rewind(RoundSink &sink, int64_t position) {
+  sink.cursor->rewind(position);
+  port_.watermark_moved(sink);
+}
+
+/* Before rows are read: a key that has become free meanwhile must not drain past the returned events. */
+void ClaimRound::mark_returned() {
+  need(d_.mark_returned());
+  for (const Mark &mark : d_.marks.returned()) {
+    RoundSink *sink = d_.sinks.find(mark.sink);
+    if (mark.group != 0)
+      port_.returned_event_blocked(mark, d_.blocked_keys.find(mark.sink, mark.key_hash)->blocker);
+    else if (sink)
+      rewind(*sink, mark.position);
+  }
+}
+
+bool ClaimRound::late_can_go_on(const RoundSink &sink) {
+  return !sink.cursor->late.empty() && !port_.routing_is_stuck(sink.cursor->unrouted_at());
+}
+
+bool ClaimRound::can_go_on(WallTime now) {
+  for (const RoundSink *sink : d_.sinks.all())
+    if (sink->cursor->free_slots() > 0 &&
+        (sink->cursor->has_backlog() || d_.blocked_keys.any_draining(sink->id()) || late_can_go_on(*sink) ||
+         sink->cursor->early_retry.going() || sink->cursor->due.next() <= now))
+      return true;
+  return false;
+}
+
+bool ClaimRound::has_news() {
+  int64_t cursor = INT64_MAX;
+
+  port_.take_snapshot();
+  for (const RoundSink *sink : d_.sinks.all()) {
+    if (port_.is_stopped(*sink))
+      continue;
+    cursor = std::min(cursor, sink->cursor->position());
+    if (late_can_go_on(*sink) || sink->cursor->has_backlog() || sink->cursor->early_retry.going())
+      return true;
+  }
+  if (d_.sinks.all().empty() || !d_.marks.returned().empty() || d_.sinks.any_fresh_shard() || d_.blocked_keys.any())
+    return true;
+  need(d_.late_commits.find_ended(port_.transactions()));
+  if (port_.any_news(d_.rescan_cursor.after(), cursor, d_.late_commits.ended()))
+    return true;
+  need(d_.late_commits.note_running(port_.transactions()));
+  return false;
+}
+
+bool ClaimRound::run(Now now, bool *rescan_wanted) {
+  bool more = false;
+
+  d_.begin_round(now, port_.free_events(), std::min(port_.free_bytes(), limits_.bytes));
+  mark_returned();
+  port_.at("claim.begin");
+  if (d_.dead_letters_stale || d_.sinks.any_fresh_shard())
+    read_dead_letters();
+  /* One snapshot for all reads of the round: the late scan and the main scan must meet without a gap. */
+  port_.take_snapshot();
+  port_.check_sinks();
+  if (d_.sinks.any_fresh_shard())
+    read_fresh_shards();
+  find_late_commits();
+  for (RoundSink *sink : d_.sinks.all()) {
+    if (sink->cursor->free_slots() <= 0)
+      continue;
+    /* Before the late scan: this snapshot does not see the rows that the late scan marks, and a key that drains after
+     * it would be free although they wait. */
+    more |= scan_draining(*sink);
+    scan_late(*sink);
+    more |= late_can_go_on(*sink) && sink->cursor->free_slots() > 0; /* the main scan waits for a long late scan */
+    more |= scan_due(*sink);
+    more |= scan_early_retry(*sink);
+  }
+  claim_locked_rows();
+  if (*rescan_wanted) {
+    const bool check_again = check_blockers();
+    *rescan_wanted = rescan(&more) || check_again;
+    more |= check_again;
+  }
+  more |= scan_main();
+  for (const RoundSink *sink : d_.sinks.all()) /* keys drain up to the cursor */
+    more |= sink->cursor->free_slots() > 0 && sink->cursor->advanced() && d_.blocked_keys.any_draining(sink->id());
+  more |= d_.round.free_bytes <= 0 && port_.free_events() > 0; /* the round is full, and the sinks are not */
+  port_.at("claim.before_lock");
+  if (d_.round.n_claimed > 0 || !d_.marks.all().empty())
+    lock_and_mark();
+  port_.at("claim.locked");
+  return more || d_.round.dropped;
+}
+
+void ClaimRound::return_event(InFlightEvent *event) {
+  RoundSink *sink = round_sink_of(event), *given_to = d_.sinks.find(event->given_to);
+  const int64_t position = event->position;
+  const BlockedKey *key = d_.blocked_keys.find_before(sink->id(), event->key_hash, position);
+
+  port_.event_returned(*event, nullptr);
+  d_.blocked_keys.drain_again_from(sink->id(), event->key_hash, position);
+  if (given_to)
+    rewind(*given_to, position); /* it passed the row while the event was in flight */
+  if (event->early)
+    sink->cursor->early_retry.returned();
+  if (key == nullptr)
+    rewind(*sink, position);
+  else if (event->blocked_by != key->group)
+    need(d_.marks.add_returned({position, event->row, 0, sink->id(), event->key_hash}));
+  sink->event_returned(event->bytes);
+  d_.in_flight.give_back(event);
+}
+
+void ClaimRound::give_back() {
+  if (!d_.round.open)
+    return;
+  for (RoundSink *sink : d_.sinks.all()) {
+    for (int i = 0; i < sink->n_batch; i++)
+      if (sink->batch_events[i])
+        return_event(sink->batch_events[i]);
+    sink->n_batch = 0;
+  }
+  for (const Mark &mark : d_.marks.returned())
+    if (RoundSink *sink = d_.sinks.find(mark.sink))
+      rewind(*sink, mark.position);
+  d_.roll_back_round();
+  for (RoundSink *sink : d_.sinks.all())
+    port_.watermark_moved(*sink);
+}
+
+}  // namespace dispatch

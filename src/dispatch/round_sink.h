@@ -1,0 +1,89 @@
+/*
+ * round_sink.h: a sink as the rounds of claiming and recording see it. The sinks of the server and of the simulator
+ * are derived from it.
+ */
+#pragma once
+
+#include <algorithm>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+#include "dispatch/in_flight.h"
+#include "dispatch/shards.h"
+#include "dispatch/sink_cursor.h"
+
+namespace dispatch {
+
+/* What its options say. */
+struct SinkRules {
+  int32_t max_attempts;
+  bool ordered;
+  bool dead_letters_block;
+};
+
+/* Zeroed memory is a sink without rules, shards and cursor. */
+struct RoundSink {
+  SinkInFlight events; /* first, for sink_of() */
+  SinkCursor *cursor;  /* never NULL, after Dispatch::add_sink() */
+  SinkShards shards;
+  SinkRules rules;
+  bool keeps_delivered; /* as SENT */
+
+  int in_flight;           /* events that were claimed and have not ended … */
+  int64_t bytes_in_flight; /* … and their size */
+  int unrecorded;          /* events that have ended and are not yet recorded */
+  int left, left_before;   /* unrecorded events as the last recording left them, and the one before it */
+  int left_alone;          /* of these, the ones whose recording alone has failed … */
+  int not_recorded;        /* … and those whose recording has failed in any way */
+
+  /* The events that the running round has claimed, in order, and that are not yet submitted. NULL: it was dropped. */
+  InFlightEvent **batch_events;
+  int n_batch;
+
+  SinkId id() const noexcept { return events.id; }
+
+  void event_claimed(uint32_t bytes) noexcept {
+    in_flight++;
+    bytes_in_flight += bytes;
+    cursor->event_claimed(bytes);
+  }
+  void event_returned(uint32_t bytes) noexcept {
+    in_flight--;
+    bytes_in_flight -= bytes;
+  }
+  void event_ended(uint32_t bytes) noexcept {
+    event_returned(bytes);
+    unrecorded++;
+  }
+  /* Takes event_ended() back. */
+  void event_not_ended(uint32_t bytes) noexcept {
+    in_flight++;
+    bytes_in_flight += bytes;
+    unrecorded--;
+    left = std::min(left, unrecorded);
+  }
+};
+static_assert(std::is_standard_layout_v<RoundSink> && std::is_trivially_copyable_v<RoundSink>);
+
+inline RoundSink *round_sink_of(const InFlightEvent *event) noexcept {
+  return reinterpret_cast<RoundSink *>(event->sink);
+}
+
+/* The sinks that a worker knows, open or not, in no order. */
+class RoundSinks {
+public:
+  /* False: out of memory. */
+  bool add(RoundSink *sink) noexcept;
+  void remove(const RoundSink *sink) noexcept;
+
+  std::span<RoundSink *const> all() const noexcept { return sinks_; }
+  /* NULL: there is none. */
+  RoundSink *find(SinkId id) const noexcept;
+  bool any_fresh_shard() const noexcept;
+
+private:
+  std::vector<RoundSink *> sinks_;
+};
+
+}  // namespace dispatch

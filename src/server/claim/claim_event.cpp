@@ -1,0 +1,90 @@
+/* claim_event.cpp: makes the event of a row that a round has chosen. A row that cannot be read, or that is too large
+ * for the memory of the process, waits. */
+#include "server/claim/claim_table.h"
+
+#include "server/claim/batches.h"
+#include "server/event/event_row.h"
+#include "server/event/unreadable.h"
+#include "server/inflight/decision_log.h"
+#include "server/inflight/in_flight.h"
+#include "server/storage/durable.h"
+
+static InFlightEvent *claim_row(WorkerSink *sink, const dispatch::ReadRow *read, uint32 bytes) {
+  const EventRow *row = (const EventRow *)read->of_port;
+  const dispatch::InFlight::Claimed claimed = {
+      .position = row->position,
+      .key_hash = sink->rules.ordered ? row->key_hash : 0,
+      .sink = &sink->events,
+      .row = read->facts.handle,
+      .attempts = row->attempts,
+      .failed = read->facts.failed,
+      .bytes = bytes,
+      .shard = (uint8)dispatch::shard_of(row->key_hash, row->position),
+      .blocked_by = row->blocked_by,
+      .due_since = read->facts.failed ? row->created_at : Max(row->created_at, read->facts.available_at),
+      .late = sink->rules.ordered && row->redrive == REDRIVEN_LATE && row->overtaken_by != 0,
+  };
+  decision_log_shard(claimed.position, sink->name, claimed.shard); /* first: a line of the log can raise an error */
+  InFlightEvent *event = in_flight_claim(&claimed);
+
+  sink->event_claimed(bytes);
+  return event;
+}
+
+static InFlightEvent *add_to_batch(WorkerSink *sink, const dispatch::ReadRow *read) {
+  const EventRow *row = (const EventRow *)read->of_port;
+  ob_event *event = batch_next(sink);
+
+  unreadable_begin(row->position, row->xmin, PART_EVENT);
+  uint32 bytes = event_row_to_event(row, sink->rules.ordered, event);
+  unreadable_done();
+  unreadable_forget(row->position);
+  InFlightEvent *claimed = claim_row(sink, read, bytes);
+  batch_add(sink, claimed);
+  durable_note(row->xmin);
+  return claimed;
+}
+
+/* The process has no memory for the event: it blocks its own key, and is read again. */
+static void wait_for_memory(WorkerSink *sink, const dispatch::Row *row) {
+  char error[128];
+
+  if (sink->rules.ordered)
+    require_memory(dispatcher().block_key(sink->oid, row->key_hash, row->position));
+  require_memory(dispatcher().locked_rows.add(row->position, InvalidOid, 0));
+  snprintf(error, sizeof(error), "out of memory for the event at position " INT64_FORMAT, row->position);
+  if (sink->stats && strcmp(sink->stats->last_error, error) != 0) {
+    shared_sink_error(sink->stats, error, dispatcher().round.now.wall);
+    ereport(WARNING,
+            (errmsg("outbox sink \"%s\": %s", sink->name, error), errdetail("The event waits, and others go on.")));
+  }
+}
+
+/* The failure is recorded like one of a delivery: the row says why it waits, and blocks its key. No attempt is spent,
+ * since the row cannot become a dead letter: that would be a copy of it. */
+static void fail_unreadable(WorkerSink *sink, const dispatch::ReadRow *read, const UnreadableRow *unreadable) {
+  InFlightEvent *event = claim_row(sink, read, 0);
+
+  dispatcher().round.free_events--;
+  sink->event_ended(event->bytes);
+  require_memory(dispatcher().event_ended(
+      event, {Outcome::DEFERRED, unreadable_pause_ms(unreadable), unreadable->error, 0, false, false}, sink->rules,
+      dispatcher().round.now));
+}
+
+InFlightEvent *ClaimTable::claim(const dispatch::ReadRow &row, const char **reason) {
+  const EventRow *event_row = (const EventRow *)row.of_port;
+  WorkerSink *sink = static_cast<WorkerSink *>(row.sink);
+
+  if (const UnreadableRow *unreadable = unreadable_find(event_row->position, event_row->xmin)) {
+    fail_unreadable(sink, &row, unreadable);
+    *reason = "it cannot be read";
+    return NULL;
+  }
+  if (!event_row_fits(event_row)) {
+    wait_for_memory(sink, &row.facts);
+    *reason = "there is no memory for it";
+    return NULL;
+  }
+  return add_to_batch(sink, &row);
+}
