@@ -3,7 +3,7 @@
  * a later one of its key was asked for with force; with on_dead_letter 'block' not even a dead letter is passed. When
  * nothing can happen by itself any more, every event is delivered or dead.
  *
- * It stands for classify_row() and RedriveOrder (claim), record_failures(), record_sent() and out_of_order_mark()
+ * It stands for classify_row() and RedriveOrder (claim), RecordRound::run(), record_sent() and mark_overtaken()
  * (recording), redrive() of 45_redrive.sql (user), and the delivery library, which sends the events of a key one after
  * the other and returns those behind one that failed. A step is a transaction, or an outcome of the sink.
  *

@@ -1,6 +1,6 @@
 /*
  * sink_early_retry.cpp: the delivery library knows when a missing topic was created, or an outage has ended. The next
- * claims then read the sink's waiting events (claim/early_retry.cpp).
+ * claims then read the sink's waiting events (dispatch/early_retry.h).
  */
 #include "server/sinks/sink_early_retry.h"
 
