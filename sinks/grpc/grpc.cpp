@@ -14,6 +14,7 @@ public:
   GrpcKind() : SinkKind("grpc") {}
 
   const std::vector<OptionSpec> &options() const override { return grpc_options(); }
+  std::vector<const char *> target_options() const override { return {"url"}; }
   void check_mapping(const Options &mapping) const override { check_user_mapping(mapping); }
   SecretMask secrets(const Options &mapping) const override { return secrets_of(mapping); }
   std::shared_ptr<const SinkConfig> parse(const Options &server, const Options *mapping) const override {

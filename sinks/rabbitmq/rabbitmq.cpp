@@ -44,6 +44,7 @@ public:
   RabbitKind() : SinkKind("rabbitmq") {}
 
   const std::vector<OptionSpec> &options() const override { return rabbitmq_options(); }
+  std::vector<const char *> target_options() const override { return {"hosts"}; }
   void check_mapping(const Options &mapping) const override { check_user_mapping(mapping); }
   SecretMask secrets(const Options &mapping) const override {
     SecretMask mask;

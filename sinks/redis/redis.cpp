@@ -34,6 +34,7 @@ public:
   RedisKind() : SinkKind("redis") {}
 
   const std::vector<OptionSpec> &options() const override { return redis_options(); }
+  std::vector<const char *> target_options() const override { return {"hosts"}; }
   void check_mapping(const Options &mapping) const override { check_user_mapping(mapping); }
   SecretMask secrets(const Options &mapping) const override {
     SecretMask mask;

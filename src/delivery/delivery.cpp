@@ -209,6 +209,10 @@ size_t ob_option_names(const char *kind, ob_scope scope, const char **names, siz
   return library_of(kind).option_names(kind, scope, names, max);
 }
 
+size_t ob_target_options(const char *kind, const char **names, size_t max) noexcept {
+  return library_of(kind).target_options(kind, names, max);
+}
+
 bool ob_common_options(const char *kind, const ob_option *options, size_t n, ob_common *out,
                        ob_error *error) noexcept {
   return library_of(kind).common_options(kind, options, n, out, error);

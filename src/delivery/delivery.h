@@ -113,6 +113,9 @@ bool ob_kind_is_registered(const char *kind) OB_NOEXCEPT;
  * their number. */
 size_t ob_option_names(const char *kind, ob_scope scope, const char **names, size_t max) OB_NOEXCEPT;
 
+/* The options of the server that hold the address of a sink of `kind`, such as "url". As ob_option_names(). */
+size_t ob_target_options(const char *kind, const char **names, size_t max) OB_NOEXCEPT;
+
 /* The options that all kinds have in common, parsed. Options that are not set have the kind's defaults. */
 typedef struct ob_common {
   bool ordered;

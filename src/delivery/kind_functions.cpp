@@ -82,6 +82,12 @@ static bool kind_check_owner(const char *kind, const ob_option *options, size_t 
   });
 }
 
+static size_t copy_names(const std::vector<const char *> &found, const char **names, size_t max) {
+  size_t n = std::min(max, found.size());
+  std::copy_n(found.begin(), n, names);
+  return n;
+}
+
 static size_t kind_option_names(const char *kind, ob_scope scope, const char **names, size_t max) noexcept {
   return guarded(nullptr, size_t(0), [&] {
     const SinkKind &sink = sink_kind(kind);
@@ -94,10 +100,12 @@ static size_t kind_option_names(const char *kind, ob_scope scope, const char **n
     std::copy_if(others.begin(), others.end(), std::back_inserter(found), [&](std::string_view other) {
       return std::none_of(found.begin(), found.end(), [&](std::string_view name) { return name == other; });
     });
-    size_t n = std::min(max, found.size());
-    std::copy_n(found.begin(), n, names);
-    return n;
+    return copy_names(found, names, max);
   });
+}
+
+static size_t kind_target_options(const char *kind, const char **names, size_t max) noexcept {
+  return guarded(nullptr, size_t(0), [&] { return copy_names(sink_kind(kind).target_options(), names, max); });
 }
 
 static bool kind_common_options(const char *kind, const ob_option *options, size_t n, ob_common *out,
@@ -356,6 +364,7 @@ ob_sink_kind this_library = {
     kind_check_options,
     kind_check_owner,
     kind_option_names,
+    kind_target_options,
     kind_common_options,
     kind_checker_open,
     kind_checker_open_with_secrets,

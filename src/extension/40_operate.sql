@@ -290,12 +290,18 @@ AS 'MODULE_PATHNAME', 'outbox_mapping_options';
 COMMENT ON FUNCTION outbox_internal.mapping_options(oid) IS
   'The names of the options of PUBLIC''s user mapping, for all who see outbox.sinks: also for an owner of the extension who may not read pg_user_mapping; NULL without a mapping.';
 
+CREATE OR REPLACE FUNCTION outbox_internal.target_options(wrapper oid) RETURNS text[]
+LANGUAGE c STABLE STRICT PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'outbox_target_options';
+COMMENT ON FUNCTION outbox_internal.target_options(oid) IS
+  'Part of outbox.sinks: the options that hold the address of a sink of this wrapper; none if the library of its kind cannot be loaded.';
+
 CREATE OR REPLACE VIEW outbox.sinks AS
   SELECT coalesce(s.srvname, b.dropped::name) AS name, w.kind,
-         coalesce(CASE WHEN w.kind = 'manual' THEN '(outbox.claim)' WHEN b.dropped IS NOT NULL THEN '(dropped)' END, (SELECT pg_catalog.regexp_replace(o.option_value, '//[^/@]*@', '//')
-                   FROM pg_catalog.pg_options_to_table(s.srvoptions) AS o
-                   WHERE o.option_name IN ('bootstrap_servers', 'hosts', 'url', 'address', 'path', 'queue_url', 'topic_arn', 'event_bus') AND o.option_name <> ALL (coalesce(outbox_internal.mapping_options(s.oid), '{}'))),
-                  '(in the user mapping)') AS target,
+         coalesce(CASE WHEN w.kind = 'manual' THEN '(outbox.claim)' WHEN b.dropped IS NOT NULL THEN '(dropped)' END, (SELECT pg_catalog.string_agg(pg_catalog.regexp_replace(o.option_value, '//[^/@]*@', '//'), ', ')
+                   FROM pg_catalog.unnest(outbox_internal.target_options(s.srvfdw)) AS t(name) JOIN pg_catalog.pg_options_to_table(s.srvoptions) AS o ON o.option_name = t.name
+                   WHERE o.option_name <> ALL (coalesce(outbox_internal.mapping_options(s.oid), '{}'))),
+                  CASE outbox_internal.target_options(s.srvfdw) WHEN '{}' THEN '(unknown)' ELSE '(in the user mapping)' END) AS target,
          coalesce(CASE WHEN b.dropped IS NOT NULL THEN 'dropped' END,
                   CASE WHEN stop.state = 'disabled' THEN 'disabled: ' || stop.reason ELSE stop.state END,
                   CASE WHEN w.kind = 'manual' THEN CASE WHEN claimed.n > 0 THEN 'delivering' WHEN retries.server IS NOT NULL THEN 'failing' ELSE 'idle' END END,
@@ -349,7 +355,7 @@ COMMENT ON FUNCTION outbox.reset_stats(text) IS
 -- Comments on the columns of the operator's views.
 COMMENT ON COLUMN outbox.sinks.name IS 'The foreign server.';
 COMMENT ON COLUMN outbox.sinks.kind IS 'The kind of sink: the wrapper''s name without outbox_.';
-COMMENT ON COLUMN outbox.sinks.target IS 'The address of the sink, without credentials.';
+COMMENT ON COLUMN outbox.sinks.target IS 'The address of the sink, without credentials; (unknown) if the library of its kind cannot be loaded.';
 COMMENT ON COLUMN outbox.sinks.state IS 'The state of the sink; with several workers, the worst of theirs. failing: none of its events is in flight, and events that have failed wait for their next attempt, according to the committed rows. waiting: none is in flight, and one has been due for two seconds (a rate limit, a locked row, an event of another cluster, a worker that stands still: outbox.doctor() may say which). recording fails: for two seconds, delivered events could not be recorded (outbox.doctor() says why). For an idle database (outbox.worker_idle_timeout): the worker''s last state.';
 COMMENT ON COLUMN outbox.sinks.pending IS 'Pending events of the sink, scheduled and blocked ones included.';
 COMMENT ON COLUMN outbox.sinks.scheduled IS 'Pending events whose available_at is in the future and that have not failed.';

@@ -35,6 +35,7 @@ public:
     static const auto &none = *new std::vector<OptionSpec>;
     return none;
   }
+  std::vector<const char *> target_options() const override { return {}; }
   std::shared_ptr<const SinkConfig> parse(const Options &, const Options *) const override {
     return std::make_shared<ListConfig>();
   }

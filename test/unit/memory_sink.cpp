@@ -89,6 +89,7 @@ public:
     };
     return specs;
   }
+  std::vector<const char *> target_options() const override { return {"path"}; }
   std::shared_ptr<const SinkConfig> parse(const Options &server, const Options *) const override {
     auto config = std::make_shared<Config>();
     if (auto capacity = server.find("capacity"); capacity != server.end())

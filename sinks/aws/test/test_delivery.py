@@ -50,8 +50,14 @@ def test_an_event_is_a_message_of_a_queue(db, moto, front, name):
     attributes = {name: value["StringValue"] for name, value in message["MessageAttributes"].items()}
     assert attributes == {"id": id, "eventType": "order.created", "tenant": "eu"}
     all_is_sent(db)
-    assert db.sink("kind, state", "aws") == ("aws", "idle")
+    assert db.sink("kind, target, state", "aws") == ("aws", queue.url, "idle")
     is_signed(front, "sqs")
+
+
+@pytest.mark.parametrize("option, value", [("topic_arn", "arn:aws:sns:eu-central-1:123456789012:orders"), ("event_bus", "orders")])
+def test_the_target_is_the_topic_or_the_bus(db, option, value):
+    db.aws_sink("aws", "http://127.0.0.1:9", **{option: value})
+    assert db.sink("target", "aws") == (value,)
 
 
 def test_a_binary_header(db, moto, front, name):

@@ -14,6 +14,7 @@ extern "C" {
 #include "catalog/pg_foreign_server.h"
 #include "catalog/pg_language.h"
 #include "catalog/pg_proc.h"
+#include "catalog/pg_type.h"
 #include "catalog/pg_user_mapping.h"
 #include "commands/dbcommands.h"
 #include "commands/defrem.h"
@@ -21,6 +22,7 @@ extern "C" {
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "common/string.h"
+#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
@@ -102,6 +104,21 @@ ob_option *wrapper_options(Datum options, bool isnull, size_t *n) {
     (*n)++;
   }
   return out;
+}
+
+/* outbox_internal.target_options(wrapper): none if the kind is not available, or the wrapper has been dropped. */
+SQL_FUNCTION(outbox_target_options) {
+  const Oid wrapper = PG_GETARG_OID(0);
+  char kind[NAMEDATALEN];
+  const char *names[8];
+  Datum texts[lengthof(names)];
+  size_t n = 0;
+
+  if (SearchSysCacheExists1(FOREIGNDATAWRAPPEROID, ObjectIdGetDatum(wrapper)) && wrapper_kind(wrapper, kind))
+    n = ob_target_options(kind, names, lengthof(names));
+  for (size_t i = 0; i < n; i++)
+    texts[i] = CStringGetTextDatum(names[i]);
+  PG_RETURN_ARRAYTYPE_P(construct_array(texts, (int)n, TEXTOID, -1, false, TYPALIGN_INT));
 }
 
 /* The validator of all kinds: its SQL name says which kind, as in outbox_internal.kafka_validator. */

@@ -70,6 +70,7 @@ class WebhookKind final : public SinkKind {
 public:
   WebhookKind() : SinkKind("webhook") {}
   const std::vector<OptionSpec> &options() const override { return webhook_options(); }
+  std::vector<const char *> target_options() const override { return {"url"}; }
   void check_mapping(const Options &mapping) const override {
     WebhookAuth::parse(mapping);
     HttpPeer::check_mapping(mapping);
