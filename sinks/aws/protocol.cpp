@@ -43,7 +43,7 @@ HttpCall Protocol::call(const std::vector<HttpMessage> &messages) const {
   return call;
 }
 
-/* What the answer to a question says. Without the right to ask, nothing shows whether the bus is there. */
+/* Reads the answer to a question. Without the right to ask, nothing shows whether the bus is there. */
 bool Protocol::may_send(const HttpTransfer &answer) const {
   const std::string body(answer.body());
   const Target &target = config_->target;

@@ -65,8 +65,8 @@ int64_t retry_delay_ms(std::string_view base64) {
   return -1;
 }
 
-/* What the server asks for, if that is long enough not to use up all attempts at once; by the trailer of gRPC's
- * retries or by the detail of Google's error model. */
+/* Returns the delay that the server asks for, if it is long enough not to use up all attempts at once; by the trailer
+ * of gRPC's retries or by the detail of Google's error model. */
 int64_t asked_delay_ms(const HttpTransfer &answer) {
   const int64_t pushback = number(field(answer, "grpc-retry-pushback-ms"), -1);
   const int64_t delay = pushback >= 0 ? pushback : retry_delay_ms(field(answer, "grpc-status-details-bin"));

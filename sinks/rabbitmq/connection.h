@@ -47,7 +47,7 @@ public:
   bool next(amqp_frame_t &frame);
   int fd() const { return transport_.fd(); }
   short events() const { return transport_.events(unsent() > 0); }
-  /* What a connection.close says; answers it. */
+  /* Returns the text of a connection.close, and answers it. */
   Trouble closed_by_broker(const amqp_frame_t &frame);
   /* Waits for a method of this channel; other frames are skipped. */
   amqp_frame_t wait_method(amqp_channel_t channel, const Patience &patience, const char *step);

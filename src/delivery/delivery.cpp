@@ -41,7 +41,7 @@ struct Registered {
 };
 constinit std::atomic<const Registered *> registered = nullptr;
 
-/* What each library is told, also those that are registered later. Written by the main thread. */
+/* Each library is told these, also one that is registered later. Written by the main thread. */
 std::string &database_name() {
   static std::string &name = *new std::string;
   return name;

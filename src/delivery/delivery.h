@@ -188,8 +188,8 @@ typedef struct ob_part {
   ob_text text;
 } ob_part;
 
-/* What the sink would send for the event at `now` (Unix time in seconds), without secrets. Returns NULL with *error
- * filled if ob_checker_check() refuses the event. */
+/* Makes the message that the sink would send for the event at `now` (Unix time in seconds), without secrets. Returns
+ * NULL with *error filled if ob_checker_check() refuses the event. */
 typedef struct ob_preview ob_preview;
 ob_preview *ob_preview_open(const ob_checker *checker, const ob_event *event, int64_t now,
                             ob_error *error) OB_NOEXCEPT;

@@ -63,7 +63,7 @@ typedef struct ob_handle {
   const ob_sink_kind *library; /* which made it */
 } ob_handle;
 
-/* What outbox looks up in a library. The function may return NULL: out of memory. */
+/* Outbox looks up this function in a library. The function may return NULL: out of memory. */
 #define OB_KIND_INIT "_PG_outbox_sink_kind_init"
 typedef const ob_sink_kind *(*ob_kind_init)(void);
 

@@ -1,4 +1,4 @@
-"""What stands between a sink and moto: it writes down the requests, and gives the answers that moto never gives, in the words of AWS's references."""
+"""A front stands between a sink and moto: it writes down the requests, and gives the answers that moto never gives, in the words of AWS's references."""
 
 import http.client
 import json

@@ -87,7 +87,7 @@ class Queue:
         self.arn = moto.sqs.get_queue_attributes(QueueUrl=self.url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
 
     def take(self) -> list[dict]:
-        """What is there now."""
+        """Returns the messages that are there now."""
         found = []
         while True:
             batch = self.moto.sqs.receive_message(QueueUrl=self.url, MaxNumberOfMessages=10, MessageAttributeNames=["All"], AttributeNames=["All"]).get("Messages", [])

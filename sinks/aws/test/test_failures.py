@@ -1,4 +1,4 @@
-"""What fails at AWS: a message, a target, the credentials, the clock, AWS as a whole. Where moto has no such failure, the front answers as AWS's
+"""Failures at AWS: a message, a target, the credentials, the clock, AWS as a whole. Where moto has no such failure, the front answers as AWS's
 references of errors say."""
 
 import json

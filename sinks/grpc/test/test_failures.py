@@ -1,4 +1,4 @@
-"""What fails: an event, the server, the way to it."""
+"""Failures of an event, the server, the way to it."""
 
 import json
 import re
@@ -16,7 +16,7 @@ from test_delivery import first_deliveries_in_order, many, sinks, state_is
 HERE = Path(__file__).parents[1]
 QUICK = {"retry": "exponential 50ms..200ms", "max_attempts": "1000"}
 
-# What happens to an event whose first call ends so: it is delivered, tried again or a dead letter.
+# The fate of an event whose first call ends so: it is delivered, tried again or a dead letter.
 DELIVERED, AGAIN, DEAD = "delivered", "again", "dead letter"
 CODES = {"OK": DELIVERED, "CANCELLED": AGAIN, "UNKNOWN": AGAIN, "INVALID_ARGUMENT": DEAD, "DEADLINE_EXCEEDED": AGAIN, "NOT_FOUND": AGAIN,
          "ALREADY_EXISTS": DELIVERED, "PERMISSION_DENIED": AGAIN, "RESOURCE_EXHAUSTED": AGAIN, "FAILED_PRECONDITION": DEAD, "ABORTED": AGAIN,

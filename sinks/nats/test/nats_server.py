@@ -85,7 +85,7 @@ class Server:
     # ---- use -------------------------------------------------------------------------------------------------
 
     def run(self, work: Callable[[JetStreamContext], Awaitable[T]]) -> T:
-        """What `work` returns, with a connection of its own."""
+        """Returns the result of `work`, with a connection of its own."""
         async def connected() -> T:
             client = await nats.connect(f"{'tls' if 'tls' in self.login else 'nats'}://127.0.0.1:{self.port}", connect_timeout=patient(5), allow_reconnect=False, **self.login)
             try:

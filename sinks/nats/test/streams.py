@@ -1,4 +1,4 @@
-"""What the tests read from the server."""
+"""The messages that the tests read from the server."""
 
 import asyncio
 import time
@@ -51,7 +51,7 @@ class Stream:
         return self._state().messages
 
     def _again(self, work, deadline: float):
-        """What `work` returns. It begins anew while a cluster chooses a leader, and when the server has ended a connection that reads too slowly."""
+        """Returns the result of `work`, which begins anew while a cluster chooses a leader, and when the server has ended a connection that reads too slowly."""
         while True:
             try:
                 return self.server.run(work)

@@ -249,7 +249,7 @@ def test_a_probe_sends_a_message_that_says_it_is_a_test(db, server, name):
 
 
 def test_a_connection_that_carries_a_byte_at_a_time(db, server, name):
-    """What the server says is understood wherever it is cut."""
+    """The sink understands the server wherever its text is cut."""
     stream = Stream(server, name)
 
     def forward(source: socket.socket, target: socket.socket, size: int) -> None:

@@ -1,4 +1,4 @@
-"""What fails at the server: an event, a stream, a subject, the server as a whole."""
+"""Failures at the server: an event, a stream, a subject, the server as a whole."""
 
 import json
 import os
@@ -124,7 +124,7 @@ def test_a_stream_that_is_deleted_in_between(sink, server, name):
 
 
 def test_a_subject_for_each_key_without_a_stream(db, server, name):
-    """What the sink remembers of refused subjects is limited, and all events arrive."""
+    """The memory of refused subjects is limited, and all events arrive."""
     db.nats_sink("nats", server, subject=f"{name}.${{aggregate_id}}")
     many(db, 3000, 3000)
     degraded(db, "and those of other subjects")
@@ -254,7 +254,7 @@ def test_messages_without_an_answer(sink, server, name):
 
 @pytest.mark.timeout(600)
 def test_a_server_that_hangs(sink, server, name):
-    """What is sent to it is limited, also in memory, and nothing of it is lost."""
+    """The number of messages to it is limited, also in memory, and nothing of it is lost."""
     stream = Stream(server, name)
     many(sink, 100, 10)
     stream.read(100)
@@ -292,7 +292,7 @@ def test_a_silent_server_is_noticed_while_idle(db, server, name):
 
 
 def test_a_removed_sink_ends_at_once(sink, server, name):
-    """What waits for a server that hangs does not hold up DROP SERVER, nor a shutdown."""
+    """An event that waits for a hanging server does not hold up DROP SERVER, nor a shutdown."""
     Stream(server, name)
     server.freeze()
     try:

@@ -1,4 +1,4 @@
-"""What the tests read from the broker."""
+"""The messages that the tests read from the broker."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""What fails at the broker: an event, a queue, an exchange, the broker as a whole."""
+"""Failures at the broker: an event, a queue, an exchange, the broker as a whole."""
 
 import json
 import os
@@ -232,7 +232,7 @@ def test_a_quorum_queue(db, broker, exchange):
 
 
 def test_a_removed_sink_ends_at_once(db, broker, exchange):
-    """What waits for a broker that hangs does not hold up DROP SERVER, nor a shutdown."""
+    """An event that waits for a hanging broker does not hold up DROP SERVER, nor a shutdown."""
     Queue(broker, exchange)
     db.rabbit_sink("rabbit", broker, exchange=exchange)
     broker.freeze()

@@ -55,7 +55,7 @@ def recipe(name: str, broker) -> Step:
 
 
 def arrived(db, broker, name: str, tmp_path: Path) -> tuple:
-    """What a consumer's queue gets, which is bound as the framework binds it: (method, properties, body)."""
+    """Returns the messages of a consumer's queue, which is bound as the framework binds it: (method, properties, body)."""
     queue = Queue(broker, "Shop.Contracts:OrderPaid", name=f"{name}-service", kind="fanout")
     follow([recipe(name, broker)], db.dsn, tmp_path, PAGE)
     [message] = queue.read(1)

@@ -78,7 +78,7 @@ class RedisServer:
 
 
 class Stream:
-    """What a stream has, read like a consumer without a group."""
+    """The entries of a stream, read like a consumer without a group."""
 
     def __init__(self, server: RedisServer, name: str, database: int = 0):
         self.server, self.name, self.database = server, name, database

@@ -1,4 +1,4 @@
-"""What fails at the server: an event, a stream, the server as a whole."""
+"""Failures at the server: an event, a stream, the server as a whole."""
 
 import json
 import os
@@ -131,7 +131,7 @@ def test_memory_is_bounded_while_the_server_hangs(db, server, stream):
 
 
 def test_a_removed_sink_ends_at_once(db, server, stream):
-    """What waits for a server that hangs does not hold up DROP SERVER, nor a shutdown."""
+    """An event that waits for a hanging server does not hold up DROP SERVER, nor a shutdown."""
     db.redis_sink("redis", server, stream=stream.name)
     many(db, 10, 10)
     stream.read(10)

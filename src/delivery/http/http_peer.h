@@ -35,7 +35,7 @@ struct PeerHistory {
   std::atomic<long> kept_s{3};
 };
 
-/* What the request may do with a kept connection, which the peer can close at any moment: whether it has read the
+/* How the request may use a kept connection. The peer can close that at any moment, and whether it has read the
  * request first is not known. In this order, if a request has several events. */
 enum class KeptConnection {
   FREE, /* use it; if it breaks without an answer, that costs no attempt */

@@ -19,7 +19,7 @@
 
 namespace outbox {
 
-/* What the protocol has made of an event. */
+/* The request that the protocol has made of an event. */
 struct HttpMessage {
   std::vector<std::string> parts = {}; /* for the protocol alone */
   size_t weight = 0;                   /* what counts for HttpProtocol::most_weight() */

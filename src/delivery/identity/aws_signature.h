@@ -18,7 +18,7 @@ struct Credentials {
   std::string access_key_id, secret_access_key, session_token;
 };
 
-/* What a signature is valid for: "eu-central-1" and "sqs". */
+/* A signature is valid for one region and one service: "eu-central-1" and "sqs". */
 struct Scope {
   std::string_view region, service;
 };

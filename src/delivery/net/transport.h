@@ -44,7 +44,7 @@ public:
   void start_tls(const Patience &patience);
 
   int fd() const { return fd_; }
-  /* What to wait for: POLLIN, and POLLOUT if send() could not send all, or TLS needs it. */
+  /* The events to wait for: POLLIN, and POLLOUT if send() could not send all, or TLS needs it. */
   short events(bool unsent) const;
   /* Both return the number of bytes, 0 if the socket would block, and throw Trouble when the connection is lost. */
   size_t receive(char *into, size_t room);

@@ -25,7 +25,7 @@ constexpr int rabbit_keys = 3, rabbit_events = 3;
 
 [[maybe_unused]] const bool made = outbox_make_sink_kind("1.0", 150000) != nullptr;
 
-/* What happens to the n-th message, counted over all connections. */
+/* Decides the fate of the n-th message, counted over all connections. */
 enum class Fate { Ack, AckAll, Nack, Return, CloseChannel, HangUp, Ignore };
 using Fates = Fate (*)(int n);
 

@@ -25,7 +25,7 @@ constexpr int redis_keys = 3, redis_events = 3;
 
 [[maybe_unused]] const bool made = outbox_make_sink_kind("1.0", 150000) != nullptr;
 
-/* What happens to the n-th entry, counted over all connections. */
+/* Decides the fate of the n-th entry, counted over all connections. */
 enum class Fate { Store, Full, WrongType, Unknown, Replica, HangUp, Ignore };
 using Fates = Fate (*)(int n);
 

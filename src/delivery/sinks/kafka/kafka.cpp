@@ -178,9 +178,10 @@ static Completion acknowledgement(const KafkaSlots::Slot &slot, const KafkaProdu
 void KafkaSink::on_endings(const KafkaProducer::Endings &endings) {
   std::vector<uint64_t> sent;
   std::vector<Completion> stored;
-  const auto report = [&] { /* keeps the order in which the events ended */
-                            reporter_->sent(std::exchange(sent, {}));
-                            reporter_->complete(std::exchange(stored, {}));
+  /* Keeps the order in which the events ended. */
+  const auto report = [&] {
+    reporter_->sent(std::exchange(sent, {}));
+    reporter_->complete(std::exchange(stored, {}));
   };
   bool acknowledged = false;
   for (const KafkaProducer::Ending &ending : endings.all) {

@@ -9,7 +9,7 @@
 
 namespace outbox {
 
-/* What an error is about. */
+/* The subject of an error. */
 enum class KafkaFault {
   None,     /* nothing: it was stored */
   Event,    /* this event, which may succeed later: an attempt is spent */

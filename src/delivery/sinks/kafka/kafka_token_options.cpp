@@ -84,7 +84,7 @@ void check_endpoint(const KafkaProperties &given, bool whole) {
             "Use CREATE USER MAPPING FOR PUBLIC SERVER ... OPTIONS (sasl_oauthbearer_client_secret '...').");
 }
 
-/* What each method does not use. */
+/* Refuses options that the method does not use. */
 void check_without_meaning(const KafkaProperties &given, const Options &server, const Options *mapping) {
   const bool msk = is_msk(given);
   const std::string method = get(given, "sasl.oauthbearer.method"),
