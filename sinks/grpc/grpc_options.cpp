@@ -111,6 +111,9 @@ HttpHeaders parse_metadata(const std::string &name, const std::string &value) {
     auto starts = [&key = key](std::string_view prefix) { return same_name(key.substr(0, prefix.size()), prefix); };
     if (starts("grpc-") || starts("outbox-") || same_name(key, "content-type"))
       refuse_value(name, "Metadata \"" + key + "\" is written by the sink itself.", "Leave it out.");
+    if (same_name(key, "traceparent") || same_name(key, "tracestate"))
+      refuse_value(name, "Metadata \"" + key + "\" is the event's header of that name.",
+                   "Leave it out, and give the header to outbox.enqueue().");
     if (!is_metadata_value(text))
       refuse_value(name, "The value of metadata \"" + key + "\" has other characters than printable ASCII.",
                    "Encode it (percent-encoding, base64).");

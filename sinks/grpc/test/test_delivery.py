@@ -83,6 +83,9 @@ def test_metadata_with_variables(db, service):
     assert found == {"1": {"x-tenant": "eu", "x-route": "Order/order.made", "x-api-key": "k"}, "2": {"x-route": "Order/order.paid"}}
     with pytest.raises(psycopg.Error, match='unknown variable "tenant"'):
         db.sql("ALTER SERVER grpc OPTIONS (SET headers '{\"x-tenant\": \"${tenant}\"}')")
+    with pytest.raises(psycopg.Error, match='"Traceparent" is the event.s header') as refused:
+        db.sql("ALTER SERVER grpc OPTIONS (SET headers '{\"Traceparent\": \"00-1\"}')")
+    assert "give the header to outbox.enqueue()" in refused.value.diag.message_hint
     with pytest.raises(psycopg.Error, match='metadata "x-tenant" has other characters than printable ASCII'):
         db.enqueue("Order", "3", "order.made", headers='{"tenant": "Köln"}')
     assert db.value("SELECT count(*) FROM outbox.events WHERE status IS DISTINCT FROM 'SENT'") == 0
