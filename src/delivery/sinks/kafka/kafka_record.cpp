@@ -127,7 +127,8 @@ KafkaRecordMaker::KafkaRecordMaker(const Options &server) {
   FormatOptions format = FormatOptions::parse(server);
   if (format.format == Format::Debezium && !find_option(server, "headers")) {
     format.placements = parse_placements("headers", default_headers);
-    format.placements.front().is_default = true;
+    for (Placement &placement : format.placements)
+      placement.is_default = true;
   }
   for (const Placement &placement : format.placements)
     if (placement.place == Place::Partition) {
