@@ -15,7 +15,6 @@ namespace outbox::grpc {
 namespace {
 
 constexpr size_t longest_text = 1000;
-constexpr int64_t shortest_delay_ms = 1000, longest_delay_ms = 3'600'000; /* that a server may ask for */
 
 int digit(char c) {
   return c >= '0' && c <= '9' ? c - '0' : (c | 0x20) >= 'a' && (c | 0x20) <= 'f' ? (c | 0x20) - 'a' + 10 : -1;
@@ -50,7 +49,8 @@ int64_t duration_ms(std::string_view duration) {
       (reader.number() == 1 ? seconds : nanos) = static_cast<int64_t>(reader.varint());
   if (seconds < 0 || nanos < 0)
     return -1;
-  return std::min(seconds, longest_delay_ms / 1000) * 1000 + std::min<int64_t>(nanos, 999'999'999) / 1'000'000;
+  constexpr int64_t longest_s = 315'576'000'000; /* of a Duration: 10,000 years */
+  return std::min(seconds, longest_s) * 1000 + std::min<int64_t>(nanos, 999'999'999) / 1'000'000;
 }
 
 /* The retry_delay = 1 of a google.rpc.RetryInfo among the details = 3 of a google.rpc.Status. Each of them is an Any:
@@ -65,12 +65,11 @@ int64_t retry_delay_ms(std::string_view base64) {
   return -1;
 }
 
-/* Returns the delay that the server asks for, if it is long enough not to use up all attempts at once; by the trailer
- * of gRPC's retries or by the detail of Google's error model. */
+/* Returns the delay that the server asks for, by the trailer of gRPC's retries or by the detail of Google's error
+ * model; -1 if it asks for none. */
 int64_t asked_delay_ms(const HttpTransfer &answer) {
   const int64_t pushback = number(field(answer, "grpc-retry-pushback-ms"), -1);
-  const int64_t delay = pushback >= 0 ? pushback : retry_delay_ms(field(answer, "grpc-status-details-bin"));
-  return delay < shortest_delay_ms ? -1 : std::min(delay, longest_delay_ms);
+  return pushback >= 0 ? pushback : retry_delay_ms(field(answer, "grpc-status-details-bin"));
 }
 
 /* gRPC's own libraries refuse a message by its size with RESOURCE_EXHAUSTED, which is otherwise an overload. */

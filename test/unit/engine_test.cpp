@@ -62,6 +62,26 @@ TEST_F(EngineTest, EveryResultBecomesACompletion) {
   }
 }
 
+/* The delay of a peer neither uses up all attempts at once nor puts an event off for ever. */
+TEST_F(EngineTest, TheDelayThatAPeerAsksForIsBounded) {
+  const std::map<int64_t, int64_t> delays = {{-1, -1},
+                                             {0, -1},
+                                             {10, -1},
+                                             {999, -1},
+                                             {1000, 1000},
+                                             {3'600'000, 3'600'000},
+                                             {3'600'001, 3'600'000},
+                                             {INT64_MAX, 3'600'000}};
+  ob_sink *sink = open();
+  for (auto [asked, expected] : delays) {
+    ASSERT_TRUE(submit(sink, 1));
+    control("main").end(1, Outcome::Retry, "HTTP 400", asked);
+    ob_completion out;
+    ASSERT_EQ(ob_collect(engine.raw(), &out, 1), 1u);
+    EXPECT_EQ(out.retry_after_ms, expected) << asked;
+  }
+}
+
 TEST_F(EngineTest, FailuresBeforeTheOpeningAreSuspectAndTheSinkPausesOnce) {
   ob_sink *sink = open();
   ob_completion out[20];

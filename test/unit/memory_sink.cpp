@@ -17,9 +17,9 @@ Control &control(const std::string &sink) {
   return all[sink];
 }
 
-void Control::end(uint64_t ticket, Outcome outcome, std::string error) {
+void Control::end(uint64_t ticket, Outcome outcome, std::string error, int64_t retry_after_ms) {
   held.erase(std::find(held.begin(), held.end(), ticket));
-  reporter->complete(Completion{ticket, key_of[ticket], outcome, -1, std::move(error)});
+  reporter->complete(Completion{ticket, key_of[ticket], outcome, retry_after_ms, std::move(error)});
 }
 
 namespace {

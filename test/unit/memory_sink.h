@@ -30,7 +30,7 @@ struct Control {
   bool probe_hangs = false;      /* until its time is up, or it is cancelled */
   std::shared_ptr<void> remains; /* steps of a probe */
 
-  void end(uint64_t ticket, outbox::Outcome outcome, std::string error = {});
+  void end(uint64_t ticket, outbox::Outcome outcome, std::string error = {}, int64_t retry_after_ms = -1);
 };
 Control &control(const std::string &sink);
 

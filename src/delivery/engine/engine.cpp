@@ -259,6 +259,15 @@ ob_outcome Runner::on_completion(const Completion &completion, Time now) {
   return outcome;
 }
 
+/* Bounds the delay that a peer has asked for: a shorter one than a second would use up all attempts at once. */
+int64_t Runner::delay_ms(const Completion &completion, ob_outcome outcome) const {
+  constexpr int64_t shortest_ms = 1000;
+  const int64_t asked_ms = std::min<int64_t>(completion.retry_after_ms, config_->longest_delay().count());
+  if (outcome == OB_RETRY && asked_ms < shortest_ms)
+    return -1;
+  return outcome == OB_DEFERRED && asked_ms < 0 ? breaker_.defer_ms() : asked_ms;
+}
+
 void Runner::on_sent(uint64_t ticket, Time now) {
   outstanding_--;
   bool was_open = breaker_.is_open();
@@ -352,12 +361,9 @@ bool Engine::collect(Runner &runner, CompletionQueue::Report &report, Clock::tim
         *kept = std::move(is_sent ? completion.acknowledgement : completion.error);
       const char *text = kept ? kept->c_str() : nullptr;
       bool suspect = outcome == OB_RETRY && blames_sink(completion.outcome);
-      int64_t after_ms = completion.retry_after_ms;
-      if (outcome == OB_DEFERRED && after_ms < 0)
-        after_ms = runner.breaker_.defer_ms();
       out[n++] = {completion.ticket,
                   outcome,
-                  after_ms,
+                  runner.delay_ms(completion, outcome),
                   suspect,
                   completion.slow_retry,
                   completion.max_attempts,

@@ -53,6 +53,7 @@ private:
   void end_at_once(Completion completion);
   void on_signal(const CompletionQueue::Report &report);
   ob_outcome on_completion(const Completion &completion, Time now);
+  int64_t delay_ms(const Completion &completion, ob_outcome outcome) const;
   void on_sent(uint64_t ticket, Time now);
   void count_failure(ob_reason reason);
   void circuit_moved(bool was_open, const std::string &reason);

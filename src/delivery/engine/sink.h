@@ -112,6 +112,8 @@ public:
    * sent but is probably a mistake. Events that are already in the table are sent regardless. */
   virtual void check_new_event(const ob_event & /*event*/) const {}
   virtual size_t max_payload() const { return SIZE_MAX; }
+  /* An event is tried again after at most this time, whatever delay the peer asks for. */
+  virtual std::chrono::milliseconds longest_delay() const { return std::chrono::hours(1); }
   /* The message that submit() would send at `now` (Unix time in seconds), without secrets. Call it only for events
    * that pass check_event(). A kind that does not implement it has no rows in outbox.preview(). */
   virtual Preview preview(const ob_event & /*event*/, int64_t /*now*/) const { return {}; }

@@ -58,6 +58,7 @@ struct WebhookConfig final : SinkConfig, HttpPeer {
 
   bool is_https() const { return target.is_https(); }
   void check_event(const ob_event &event) const override;
+  std::chrono::milliseconds longest_delay() const override { return max_pause; }
   Preview preview(const ob_event &event, int64_t now) const override;
   WebhookRequest render(const ob_event &event) const;
   /* The headers that an attempt at `now` (Unix time in seconds) adds. */

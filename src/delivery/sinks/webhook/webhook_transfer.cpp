@@ -44,9 +44,7 @@ Verdict WebhookTransfer::classify(bool whole_body) const {
 Verdict WebhookTransfer::verdict(CURLcode code) const {
   auto failure = no_answer(code);
   Verdict verdict = failure ? std::move(*failure) : classify(code == CURLE_OK);
-  const int64_t longest_ms = config_->max_pause.count();
-  verdict.pause_ms = std::min(verdict.pause_ms, longest_ms);
-  verdict.retry_after_ms = std::min(verdict.retry_after_ms, longest_ms);
+  verdict.pause_ms = std::min<int64_t>(verdict.pause_ms, config_->max_pause.count());
   verdict.error = config_->without_secrets(verdict.error, request_);
   return verdict;
 }
