@@ -82,6 +82,18 @@ TEST_F(EngineTest, TheDelayThatAPeerAsksForIsBounded) {
   }
 }
 
+TEST_F(EngineTest, WithoutMemoryReportsAreCollectedLater) {
+  ob_sink *sink = open();
+  ASSERT_TRUE(submit(sink, 1));
+  control("main").lacks_memory = true;
+  control("main").reporter->down("no broker", OB_REASON_CONNECTION);
+  end(1, Outcome::Returned);
+  ob_completion out;
+  EXPECT_EQ(ob_collect(engine.raw(), &out, 1), 0u);
+  EXPECT_TRUE(engine.wait(0)) << "the descriptor stays readable";
+  EXPECT_EQ(ob_collect(engine.raw(), &out, 1), 1u);
+}
+
 TEST_F(EngineTest, FailuresBeforeTheOpeningAreSuspectAndTheSinkPausesOnce) {
   ob_sink *sink = open();
   ob_completion out[20];

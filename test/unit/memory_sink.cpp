@@ -63,7 +63,11 @@ public:
     control_.key_of[event.ticket] = event.key_hash;
     return true;
   }
-  void pause() override { control_.pauses++; }
+  void pause() override {
+    if (std::exchange(control_.lacks_memory, false))
+      throw std::bad_alloc();
+    control_.pauses++;
+  }
   void release_queued() override { /* all events count as being on the wire */
   }
   void abandon() override {

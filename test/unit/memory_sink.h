@@ -27,6 +27,7 @@ struct Control {
   std::map<uint64_t, outbox::Outcome> ends_at_once; /* outcomes within submit(), by ticket */
   uint64_t unfit = 0;                               /* submit() throws for it */
   int pauses = 0;
+  bool lacks_memory = false;     /* once, in pause() */
   bool probe_hangs = false;      /* until its time is up, or it is cancelled */
   std::shared_ptr<void> remains; /* steps of a probe */
 

@@ -387,10 +387,15 @@ void Engine::collect(ob_completion *out, size_t max, size_t &n) {
   arm_timer();
   completion_queue_->finish(reports_);
 
-  for (; n < max && !reports_.empty(); reports_.pop_front(), next_in_report_ = 0)
-    if (Runner *runner = find(reports_.front().sink))
-      if (!collect(*runner, reports_.front(), now, out, max, n))
-        break;
+  try {
+    for (; n < max && !reports_.empty(); reports_.pop_front(), next_in_report_ = 0)
+      if (Runner *runner = find(reports_.front().sink))
+        if (!collect(*runner, reports_.front(), now, out, max, n))
+          break;
+  } catch (...) { /* out of memory: the caller must come again for the rest */
+    completion_queue_->wake();
+    throw;
+  }
   if (!reports_.empty()) {
     completion_queue_->wake();
     return;
