@@ -1,6 +1,8 @@
 /*
  * descriptors.cpp: a worker may run out of file descriptors while hundreds of requests hang. The soft limit is
- * raised towards the hard one, and 256 descriptors are kept for the server's own files.
+ * raised towards the hard one, and 256 descriptors are kept for the server's own files. Each library with kinds of
+ * sink opens the number of connections that would be allowed to it alone, so a new one is also refused when nearly
+ * all descriptors of the process are in use: the kernel gives the lowest free number.
  */
 #include "delivery/base/descriptors.h"
 
@@ -30,6 +32,13 @@ size_t connections_allowed() {
   }
   rlim_t left = limit.rlim_cur > for_the_server ? limit.rlim_cur - for_the_server : 0;
   return std::clamp<rlim_t>(left / per_connection, 16, most);
+}
+
+bool is_for_the_server(int fd) {
+  constexpr rlim_t last = 64;
+  rlimit limit{};
+  return getrlimit(RLIMIT_NOFILE, &limit) == 0 &&
+         static_cast<rlim_t>(fd) + std::min(last, limit.rlim_cur / 4) >= limit.rlim_cur;
 }
 
 bool descriptors_exhausted() {

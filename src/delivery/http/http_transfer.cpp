@@ -9,8 +9,10 @@
 #include <charconv>
 #include <new>
 #include <system_error>
+#include <utility>
 
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "delivery/base/descriptors.h"
 
@@ -253,6 +255,10 @@ curl_socket_t HttpTransfer::open_socket(void *self, curlsocktype, curl_sockaddr 
   transfer->socket_allowed_ = true;
   transfer->socket_ = socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
   transfer->no_descriptor_ = transfer->socket_ == CURL_SOCKET_BAD && (errno == EMFILE || errno == ENFILE);
+  if (transfer->socket_ != CURL_SOCKET_BAD && is_for_the_server(transfer->socket_)) {
+    close(std::exchange(transfer->socket_, CURL_SOCKET_BAD));
+    transfer->no_descriptor_ = true;
+  }
   return transfer->socket_;
 }
 
