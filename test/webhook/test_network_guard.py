@@ -1,10 +1,12 @@
 """A resolver with changing answers: the server, in a network namespace, never connects to an address that is not
 public, whatever the resolver answers."""
 
+import time
+
 import pytest
 from outbox_rig import wait_until
 from outbox_rig.namespace import NotPermitted
-from outbox_rig.receiver import OK, SECRET, Status
+from outbox_rig.receiver import EMPTY, OK, SECRET, Status
 from outbox_rig.resolver import Ears, Resolver
 
 PUBLIC = "203.0.114.7"  # looks public to the guard; inside the namespace it is the namespace's own
@@ -123,6 +125,20 @@ def test_a_busy_connection_follows_its_name(crm, far, resolver, network):
         ears.stop()
     resolver.answers = [PUBLIC]
     wait_until(lambda: crm.pending() == 0, 15, "the events")
+
+
+def test_a_resolver_that_fails_when_a_kept_connection_breaks(crm, far, resolver):
+    """libcurl would repeat the request, and needs the name's address for it. No attempt is spent."""
+    resolver.answers, far.mode = [PUBLIC], Status(headers={"Keep-Alive": "timeout=60"})
+    crm.enqueue("Order", "1")
+    wait_until(lambda: crm.pending() == 0, 10, "an event over a connection that is kept")
+    time.sleep(2.5)  # libcurl forgets the address after 2 s
+    resolver.answers, far.mode = [], EMPTY
+    crm.enqueue("Order", "1")
+    wait_until(lambda: crm.state("crm") == "circuit open", 20, lambda: crm.sql("SELECT * FROM outbox.sinks"))
+    resolver.answers, far.mode = [PUBLIC], OK
+    wait_until(lambda: crm.pending() == 0, 30, lambda: crm.sql("SELECT * FROM outbox.sinks"))
+    assert crm.sink("failed, retried") == (0, 0)
 
 
 def test_what_a_redirect_points_at_is_not_visited(crm, far, ears, resolver):

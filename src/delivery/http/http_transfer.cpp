@@ -115,6 +115,8 @@ void HttpTransfer::set_fixed_options(const std::string &method) {
   set(easy, CURLOPT_ERRORBUFFER, error_);
   set(easy, CURLOPT_OPENSOCKETFUNCTION, &HttpTransfer::open_socket);
   set(easy, CURLOPT_OPENSOCKETDATA, this);
+  set(easy, CURLOPT_RESOLVER_START_FUNCTION, &HttpTransfer::on_resolve);
+  set(easy, CURLOPT_RESOLVER_START_DATA, this);
   set(easy, CURLOPT_PREREQFUNCTION, &HttpTransfer::before_request);
   set(easy, CURLOPT_PREREQDATA, this);
   set(easy, CURLOPT_HEADERFUNCTION, &HttpTransfer::on_header);
@@ -242,6 +244,10 @@ template <typename Address> bool HttpTransfer::may_connect(Address address) noex
   } catch (...) {
   }
   return false;
+}
+
+int HttpTransfer::on_resolve(void *, void *, void *self) {
+  return static_cast<HttpTransfer *>(self)->stops_repeat() ? 1 : 0;
 }
 
 /* Checks the address of the actual connection: after an earlier check a name could resolve to another address. */

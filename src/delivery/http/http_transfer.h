@@ -84,6 +84,7 @@ private:
   /* Is libcurl about to send the request again? It does so up to five times when kept connections break without an
    * answer. The peer may have handled the request, so the next one is another attempt. */
   bool stops_repeat() { return stopped_repeat_ = requested_; }
+  static int on_resolve(void *resolver, void *, void *self);
   static int before_request(void *self, char *remote, char *local, int remote_port, int local_port);
   static size_t on_header(char *data, size_t size, size_t n, void *self);
   static size_t on_body(char *data, size_t size, size_t n, void *self);
