@@ -164,6 +164,23 @@ TEST(HttpSender, EndsEachMessageOfARequestInItsOwnWay) {
   EXPECT_EQ(ends[5].outcome, Outcome::Sent);
 }
 
+/* A peer that throttles would else see a new connection for each attempt. */
+TEST(HttpSender, AFailureThatWasAnsweredLeavesTheConnectionInUse) {
+  std::atomic<int> answers{0};
+  FaultServer peer([&](const HttpRequest &, Server &to) { return to.answer(200, {}, answers++ < 3 ? "r" : "s"); });
+  Harness harness(peer);
+  for (uint64_t attempt = 1; attempt <= 4; attempt++) {
+    TestEvent event(attempt, 1);
+    event.event.position = 1;
+    event.event.failed = attempt > 1;
+    ASSERT_TRUE(harness.sink->submit(event.get()));
+    harness.sink->flush();
+    harness.wait(attempt);
+  }
+  EXPECT_EQ(answers, 4);
+  EXPECT_EQ(peer.connections(), 1);
+}
+
 TEST(HttpSender, SendsEachAloneIfAnyMayBeToBlame) {
   std::mutex mutex;
   std::vector<size_t> sizes;

@@ -297,6 +297,17 @@ TEST(WebhookFault, AKeptConnectionThatThePeerClosesCostsNoAttemptOnce) {
   }
 }
 
+TEST(WebhookFault, AFailureThatWasAnsweredLeavesTheConnectionInUse) {
+  FaultServer peer([](const HttpRequest &, Peer &to) { return to.answer(500); });
+  WebhookHarness crm(WebhookHarness::local(peer));
+  for (bool failed : {false, true, true}) {
+    TestEvent event(1, 1);
+    event.event.failed = failed;
+    EXPECT_EQ(crm.send(event).outcome, Outcome::RetryBlameSink);
+  }
+  EXPECT_EQ(peer.connections(), 1);
+}
+
 /* As if the answer and the end of the connection met each other on the way. */
 TEST(WebhookFault, AConnectionIsNotUsedForLongerThanThePeerKeepsIt) {
   struct Case {

@@ -55,6 +55,7 @@ struct TestEvent {
       : payload(std::move(payload_)) {
     event.ticket = ticket;
     event.key_hash = key;
+    event.position = static_cast<int64_t>(ticket);
     event.created_at_us = 1714564800007000;
     memcpy(event.id, &ticket, sizeof(ticket));
     event.aggregate_type = text("Order");

@@ -75,6 +75,22 @@ void check_client_certificate(const ClientCertificate &client, const std::string
 
 }  // namespace
 
+void AnsweredEvents::add(int64_t position) noexcept {
+  constexpr size_t most = 10'000;
+  std::lock_guard lock(mutex_);
+  try {
+    if (positions_.size() >= most)
+      positions_.clear();
+    positions_.insert(position);
+  } catch (const std::bad_alloc &) { /* the event gets a new connection */
+  }
+}
+
+bool AnsweredEvents::take(int64_t position) noexcept {
+  std::lock_guard lock(mutex_);
+  return positions_.erase(position) > 0;
+}
+
 std::vector<OptionSpec> HttpPeer::server_specs() {
   return {
       // name, in_server, in_mapping, secret, superuser

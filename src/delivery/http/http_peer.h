@@ -8,7 +8,9 @@
 #include <chrono>
 #include <cstddef>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "delivery/base/secret_mask.h"
@@ -24,6 +26,18 @@ struct ClientCertificate {
   bool is_given() const { return !certificate_pem.empty(); }
 };
 
+/* The events, by their positions, that the peer has answered with a failure since they were last submitted: no broken
+ * connection is to blame for it. At 10,000, all are forgotten, and each costs a new connection. */
+class AnsweredEvents {
+public:
+  void add(int64_t position) noexcept;
+  bool take(int64_t position) noexcept; /* whether it was there */
+
+private:
+  std::mutex mutex_;
+  std::unordered_set<int64_t> positions_;
+};
+
 /* Facts about the peer that a sink's transfers have learnt since the sink was opened. Any thread. */
 struct PeerHistory {
   std::atomic<bool> answered{false};
@@ -33,17 +47,18 @@ struct PeerHistory {
   /* For how long a connection without a request is kept, in whole seconds rounded down, as libcurl counts. Many peers
    * close theirs after 5 s without saying so; one that names a time in Keep-Alive is believed. */
   std::atomic<long> kept_s{3};
+  AnsweredEvents answered_events;
 };
 
 /* How the request may use a kept connection. The peer can close that at any moment, and whether it has read the
  * request first is not known. In this order, if a request has several events. */
 enum class KeptConnection {
   FREE, /* use it; if it breaks without an answer, that costs no attempt */
-  NONE  /* the event has failed before: on a new connection it is seen whether it is the cause */
+  NONE  /* the event has failed without an answer: on a new connection it is seen whether it is the cause */
 };
 
-inline KeptConnection kept_connection_for(const ob_event &event) {
-  return event.failed ? KeptConnection::NONE : KeptConnection::FREE;
+inline KeptConnection kept_connection_for(const ob_event &event, PeerHistory &history) {
+  return event.failed && !history.answered_events.take(event.position) ? KeptConnection::NONE : KeptConnection::FREE;
 }
 
 /* Immutable once it is parsed, but for the history. */

@@ -244,8 +244,13 @@ HttpJudgement HttpSender::Requests::judge(Request &request, CURLcode code) {
   const HttpTransfer &transfer = *request.transfer;
   log_refusal(transfer.refusal());
   auto failure = transfer.no_answer(code);
-  if (!failure)
-    return protocol_->judge(transfer, code, request.messages);
+  if (!failure) {
+    HttpJudgement judgement = protocol_->judge(transfer, code, request.messages);
+    for (size_t i = 0; i < request.messages.size(); i++)
+      if (!judgement.ends.empty() && judgement.ends[judgement.ends.size() == 1 ? 0 : i].outcome != Outcome::Sent)
+        peer_->history->answered_events.add(request.messages[i].position);
+    return judgement;
+  }
   if (failure->no_descriptor) {
     loop_.descriptors_ran_out();
     pause(failure->pause_ms);
@@ -331,7 +336,7 @@ void HttpSender::Requests::cancel_all() {
 
 HttpSender::HttpSender(const std::string &name, const std::shared_ptr<const HttpPeer> &peer,
                        std::shared_ptr<const HttpProtocol> protocol, std::shared_ptr<Reporter> reporter)
-    : protocol_(std::move(protocol)), loop_(HttpLoop::shared()),
+    : protocol_(std::move(protocol)), history_(peer->history), loop_(HttpLoop::shared()),
       requests_(std::make_shared<Requests>(name, peer, protocol_, std::move(reporter), *loop_)) {
   loop_->post([n = static_cast<long>(peer->concurrency)](HttpLoop &loop) { loop.keep_connections(n); });
 }
@@ -353,7 +358,8 @@ Submitted HttpSender::submit(const ob_event &event) {
   HttpMessage message = protocol_->render(event);
   message.ticket = event.ticket;
   message.key_hash = event.key_hash;
-  message.kept = kept_connection_for(event);
+  message.position = event.position;
+  message.kept = kept_connection_for(event, *history_);
   requests_->handover().push(std::move(message));
   return true;
 }

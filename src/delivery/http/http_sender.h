@@ -26,6 +26,7 @@ struct HttpMessage {
 
   /* Set by the sender. */
   uint64_t ticket = 0, key_hash = 0;
+  int64_t position = 0;
   KeptConnection kept = KeptConnection::FREE;
   size_t size() const {
     size_t bytes = sizeof(HttpMessage);
@@ -102,6 +103,7 @@ private:
   class Requests;
 
   const std::shared_ptr<const HttpProtocol> protocol_;
+  const std::shared_ptr<PeerHistory> history_;
   const std::shared_ptr<HttpLoop> loop_; /* destroyed last: the loop's tasks must not own the loop */
   const std::shared_ptr<Requests> requests_;
 };

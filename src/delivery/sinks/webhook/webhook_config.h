@@ -27,6 +27,7 @@ namespace outbox {
 struct WebhookRequest {
   uint64_t ticket = 0;
   uint64_t key_hash = 0;
+  int64_t position = 0;
   KeptConnection kept = KeptConnection::FREE;
   std::string id;
   std::string url;  // empty: the sink's URL, which is the same for every event

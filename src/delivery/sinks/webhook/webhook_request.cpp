@@ -115,7 +115,8 @@ WebhookRequest WebhookConfig::render(const ob_event &event) const {
   WebhookRequest request;
   request.ticket = event.ticket;
   request.key_hash = event.key_hash;
-  request.kept = kept_connection_for(event);
+  request.position = event.position;
+  request.kept = kept_connection_for(event, *history);
   request.id = uuid_text(event.id);
   if (target.has_variables())
     request.url = target.render(event);

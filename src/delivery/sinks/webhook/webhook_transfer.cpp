@@ -44,6 +44,8 @@ Verdict WebhookTransfer::classify(bool whole_body) const {
 Verdict WebhookTransfer::verdict(CURLcode code) const {
   auto failure = no_answer(code);
   Verdict verdict = failure ? std::move(*failure) : classify(code == CURLE_OK);
+  if (!failure && verdict.outcome != Outcome::Sent)
+    config_->history->answered_events.add(request_.position);
   verdict.pause_ms = std::min<int64_t>(verdict.pause_ms, config_->max_pause.count());
   verdict.error = config_->without_secrets(verdict.error, request_);
   return verdict;
