@@ -1,9 +1,8 @@
 """Endpoints that send nonsense: no event is lost, and the worker's memory stays small."""
 
-from pathlib import Path
-
 import pytest
 from outbox_rig import wait_until
+from outbox_rig.process import private_memory
 from outbox_rig.receiver import EMPTY, HUGE, OK, SECRET, garbage, redirect, status
 
 QUICK = {"retry": "exponential 50ms..200ms", "max_attempts": "1000"}
@@ -12,12 +11,6 @@ MB = 1 << 20
 
 def worker(db) -> int:
     return db.value("SELECT pid FROM outbox.workers WHERE database = %s", db.name)
-
-
-def anonymous_memory(pid: int) -> int:
-    """The worker's anonymous memory in bytes, without shared buffers."""
-    fields = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
-    return int(fields["RssAnon"].split()[0]) * 1024
 
 
 @pytest.fixture
@@ -58,14 +51,14 @@ def test_the_error_of_a_redirect_names_it(crm, receiver):
 
 def test_a_body_of_a_gigabyte_costs_little_memory(crm, receiver):
     pid = worker(crm)
-    before = peak = anonymous_memory(pid)
+    before = peak = private_memory(pid)
     receiver.mode = HUGE
     for n in range(4):
         crm.enqueue("Order", str(n))
 
     def many_seen() -> bool:
         nonlocal peak
-        peak = max(peak, anonymous_memory(pid))
+        peak = max(peak, private_memory(pid))
         return len(receiver.deliveries) >= 4 and receiver.open_requests == 0
 
     wait_until(many_seen, 30, "the answers")

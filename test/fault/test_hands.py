@@ -1,12 +1,11 @@
 """Users change pending, in-flight and failed rows with plain SQL: no event is lost, no key stays blocked, no error
 repeats."""
 
-import os
 import time
-from pathlib import Path
 
 import pytest
 from outbox_rig import wait_until
+from outbox_rig.process import cpu_seconds
 from outbox_rig.receiver import HANG, OK, SECRET, status
 from outbox_rig.traffic import Traffic
 
@@ -174,11 +173,6 @@ def test_a_lock_on_rows_in_flight_on_failing_ones_and_on_pending_ones(db, hook, 
     wait_got(hook, [1, 2], "failing")
     wait_empty(db)
     assert hook.numbers("k") == [1, 2]
-
-
-def cpu_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def commits(db) -> int:

@@ -6,6 +6,7 @@ import socket
 
 import pytest
 from outbox_rig import BUILD, wait_until
+from outbox_rig.process import private_memory
 from outbox_rig.receiver import SECRET
 
 pytestmark = pytest.mark.slow
@@ -14,18 +15,19 @@ LIMIT = 100 * 2**20  # of the worker's private memory
 
 
 class Memory:
-    """The highest value in outbox.workers for this database's worker, which measures itself once per second."""
+    """The highest value for this database's worker."""
 
     def __init__(self, db):
         self.db, self.peak = db, 0
 
     def look(self) -> bool:
         """Always true, so that it can be part of a condition."""
-        self.peak = max(self.peak, self.db.value("SELECT coalesce(max(memory), 0) FROM outbox.workers WHERE database = current_database()"))
+        for (pid,) in self.db.sql("SELECT pid FROM outbox.workers WHERE database = current_database()"):
+            self.peak = max(self.peak, private_memory(pid))
         return True
 
     def settle(self) -> int:
-        """The peak, after two more measurements of the worker."""
+        """The peak, after two more rounds of the worker."""
         for _ in range(2):
             since = self.db.value("SELECT clock_timestamp()")
             wait_until(lambda: self.db.value("SELECT count(*) FROM outbox.workers WHERE database = current_database() "

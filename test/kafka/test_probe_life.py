@@ -10,6 +10,7 @@ import psycopg
 import pytest
 from outbox_rig import wait_until
 from outbox_rig.database import Database
+from outbox_rig.process import private_memory
 
 pytestmark = pytest.mark.slow
 
@@ -171,18 +172,13 @@ def test_nothing_is_left(hanging):
     """The worker's threads and memory after 200 probes."""
     before = settled(hanging)
     pid = worker(hanging)
-    memory = resident_kb(pid)
+    memory = private_memory(pid)
     for _ in range(10):
         for session in [Session(hanging, sink, "100 ms" if sink == "hole" else "20 s") for sink in ["hole", "k"] * 10]:
             session.end()
     wait_until(lambda: tasks(pid) <= before, 20, lambda: f"{tasks(pid)} threads to become {before}")
     assert worker(hanging) == pid
-    assert resident_kb(pid) - memory < 20_000
-
-
-def resident_kb(pid: int) -> int:
-    status = Path(f"/proc/{pid}/status").read_text()
-    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("RssAnon"))
+    assert private_memory(pid) - memory < 20_000_000
 
 
 def test_the_server_stops(rig, kafka):

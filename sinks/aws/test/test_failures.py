@@ -2,13 +2,12 @@
 references of errors say."""
 
 import json
-import re
 import time
 from email.utils import formatdate
-from pathlib import Path
 
 import pytest
 from outbox_rig import wait_until
+from outbox_rig.kind_fixtures import memory_is_bounded
 
 from front import Answer, error, xml_error
 from test_delivery import all_is_sent, bodies, by_key, many, sinks
@@ -134,23 +133,9 @@ def test_a_service_that_hangs(db, make_moto, name):
 
 
 def test_memory_is_bounded_while_the_service_hangs(db, make_moto, name):
-    """What the sink and the worker hold of large events, whatever their number: 200 MB."""
     moto = make_moto()
-    queue = moto.queue(name)
-    db.aws_sink("aws", moto.url, queue_url=queue.url, timeout="1min")
-    many(db, 1, 1)
-    queue.read(1)
-    [(pid,)] = db.sql("SELECT pid FROM outbox.workers")
-    rss = lambda: int(re.search(r"RssAnon:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())[1]) // 1024  # noqa: E731
-    before = rss()
-    moto.freeze()
-    try:
-        db.sql("SELECT outbox.enqueue('Order', n::text, 'order.large', to_jsonb(repeat('x', 200000))) FROM generate_series(1, 1000) AS n")
-        wait_until(lambda: db.sink("in_flight", "aws")[0] >= 100, 30, sinks(db))
-        assert db.sink("in_flight", "aws")[0] <= 400 and rss() - before < 200, (before, rss(), db.sink("in_flight", "aws"))
-    finally:
-        moto.thaw()
-    wait_until(lambda: db.pending() == 0, 120, sinks(db))
+    db.aws_sink("aws", moto.url, queue_url=moto.queue(name).url, timeout="1min")
+    memory_is_bounded(db, "aws", moto, most=400, events=1000, size=200_000)
 
 
 def test_one_message_of_a_batch_fails(db, moto, front, name):

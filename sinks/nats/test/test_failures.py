@@ -1,12 +1,11 @@
 """Failures at the server: an event, a stream, a subject, the server as a whole."""
 
 import json
-import os
-import time
-from pathlib import Path
 
 import pytest
 from outbox_rig import wait_until
+from outbox_rig.kind_fixtures import cpu_of, worker_pid
+from outbox_rig.process import private_memory
 from outbox_rig.writers import Writers
 
 from streams import Stream
@@ -264,7 +263,7 @@ def test_a_server_that_hangs(sink, server, name):
                  " FROM generate_series(100, 10099) AS n")
         wait_until(lambda: sink.sink("in_flight", "nats")[0] > 100, 30, sinks(sink))
         state_is(sink, "circuit open", "has acknowledged a message for 30 s", seconds=60)
-        assert worker_memory(sink) < 400, "64 MiB of messages, and what the server needs anyway"
+        assert private_memory(worker_pid(sink)) < 400 << 20, "64 MiB of messages, and what the server needs anyway"
         assert sink.value("SELECT max(attempts) FROM outbox.events WHERE status = 'PENDING'") == 0
     finally:
         server.thaw()
@@ -327,26 +326,3 @@ def test_jetstream_without_room(db, make_server, name):
 def _purged_until_all_are_there(db, stream: Stream) -> bool:
     stream.purge()
     return db.pending() == 0
-
-
-def process_of(db) -> Path:
-    [(pid,)] = db.sql("SELECT pid FROM outbox.workers")
-    return Path(f"/proc/{pid}")
-
-
-def worker_cpu(db) -> float:
-    """Seconds that the database's worker has computed."""
-    fields = (process_of(db) / "stat").read_text().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def worker_memory(db) -> float:
-    """MiB of the database's worker, without what it shares."""
-    lines = dict(line.split(":", 1) for line in (process_of(db) / "status").read_text().splitlines())
-    return int(lines["RssAnon"].split()[0]) / 1024
-
-
-def cpu_of(db, seconds: float) -> float:
-    before = worker_cpu(db)
-    time.sleep(seconds)  # the time is what is measured
-    return worker_cpu(db) - before

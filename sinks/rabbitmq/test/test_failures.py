@@ -1,13 +1,10 @@
 """Failures at the broker: an event, a queue, an exchange, the broker as a whole."""
 
 import json
-import os
-import re
-import time
-from pathlib import Path
 
 import pytest
 from outbox_rig import wait_until
+from outbox_rig.kind_fixtures import cpu_of, memory_is_bounded
 from outbox_rig.writers import Writers
 
 from queues import Queue
@@ -205,22 +202,9 @@ def test_a_broker_that_hangs(db, broker, exchange):
 
 
 def test_memory_is_bounded_while_the_broker_hangs(db, broker, exchange):
-    """What the sink and the worker hold of large events, whatever their number: 300 MB."""
-    queue = Queue(broker, exchange)
+    Queue(broker, exchange)
     db.rabbit_sink("rabbit", broker, exchange=exchange)
-    many(db, 1, 1)
-    queue.read(1)
-    [(pid,)] = db.sql("SELECT pid FROM outbox.workers")
-    rss = lambda: int(re.search(r"RssAnon:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())[1]) // 1024  # noqa: E731
-    before = rss()
-    broker.freeze()
-    try:
-        db.sql("SELECT outbox.enqueue('Order', n::text, 'order.large', to_jsonb(repeat('x', 1000000))) FROM generate_series(1, 300) AS n")
-        wait_until(lambda: db.sink("in_flight", "rabbit")[0] >= 30, 30, sinks(db))
-        assert db.sink("in_flight", "rabbit")[0] <= 80 and rss() - before < 200, (before, rss(), db.sink("in_flight", "rabbit"))
-    finally:
-        broker.thaw()
-    wait_until(lambda: db.pending() == 0, 60, sinks(db))
+    memory_is_bounded(db, "rabbit", broker, most=80)
 
 
 def test_a_quorum_queue(db, broker, exchange):
@@ -243,19 +227,6 @@ def test_a_removed_sink_ends_at_once(db, broker, exchange):
         wait_until(lambda: db.value("SELECT count(*) FROM outbox.sinks WHERE state <> 'dropped'") == 0, 30, sinks(db))
     finally:
         broker.thaw()
-
-
-def worker_cpu(db) -> float:
-    """Seconds that the database's worker has computed."""
-    [(pid,)] = db.sql("SELECT pid FROM outbox.workers")
-    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def cpu_of(db, seconds: float) -> float:
-    before = worker_cpu(db)
-    time.sleep(seconds)  # the time is what is measured
-    return worker_cpu(db) - before
 
 
 def test_an_idle_sink_sleeps(db, broker, exchange):

@@ -1,14 +1,13 @@
 """Failures at the server: an event, a stream, the server as a whole."""
 
 import json
-import os
 import re
 import time
-from pathlib import Path
 
 import pytest
 import redis
 from outbox_rig import wait_until
+from outbox_rig.kind_fixtures import cpu_of, memory_is_bounded
 from outbox_rig.process import free_port
 from outbox_rig.writers import Writers
 
@@ -113,21 +112,8 @@ def test_a_server_that_hangs(db, server, stream):
 
 
 def test_memory_is_bounded_while_the_server_hangs(db, server, stream):
-    """What the sink and the worker hold of large events, whatever their number."""
     db.redis_sink("redis", server, stream=stream.name)
-    many(db, 1, 1)
-    stream.read(1)
-    [(pid,)] = db.sql("SELECT pid FROM outbox.workers")
-    rss = lambda: int(re.search(r"RssAnon:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())[1]) // 1024  # noqa: E731
-    before = rss()
-    server.freeze()
-    try:
-        db.sql("SELECT outbox.enqueue('Order', n::text, 'order.large', to_jsonb(repeat('x', 1000000))) FROM generate_series(1, 300) AS n")
-        wait_until(lambda: db.sink("in_flight", "redis")[0] >= 30, 30, sinks(db))
-        assert db.sink("in_flight", "redis")[0] <= 70 and rss() - before < 200, (before, rss())
-    finally:
-        server.thaw()
-    wait_until(lambda: db.pending() == 0, 60, sinks(db))
+    memory_is_bounded(db, "redis", server, most=70)
 
 
 def test_a_removed_sink_ends_at_once(db, server, stream):
@@ -308,19 +294,6 @@ def test_an_entry_that_the_server_refuses_for_its_size(db, server, stream):
 
 
 # ---- cost ----------------------------------------------------------------------------------------------------
-
-
-def worker_cpu(db) -> float:
-    """Seconds that the database's worker has computed."""
-    [(pid,)] = db.sql("SELECT pid FROM outbox.workers")
-    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def cpu_of(db, seconds: float) -> float:
-    before = worker_cpu(db)
-    time.sleep(seconds)  # the time is what is measured
-    return worker_cpu(db) - before
 
 
 def test_an_idle_sink_sleeps(db, server, stream):

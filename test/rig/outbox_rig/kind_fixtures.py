@@ -1,9 +1,14 @@
-"""Fixtures for the tests of a kind of sink in sinks/<kind>/test, as a pytest plugin: a server for the session, and a look at its log."""
+"""Fixtures for the tests of a kind of sink in sinks/<kind>/test, as a pytest plugin: a server for the session, and a look at its log.
+And tests that all kinds have in common."""
+
+import time
 
 import pytest
 
 from .crashes import crashes
+from .process import cpu_seconds, private_memory
 from .rig import Rig
+from .wait import wait_until
 
 
 @pytest.fixture(scope="session")
@@ -32,3 +37,30 @@ def pytest_runtest_makereport(item, call):
     pg = item.funcargs.get("pg") if hasattr(item, "funcargs") else None
     if report.failed and pg and pg.log.exists():
         report.sections.append(("server log", "\n".join(pg.log.read_text(errors="replace").splitlines()[-30:])))
+
+
+def worker_pid(db) -> int:
+    [(pid,)] = db.sql("SELECT pid FROM outbox.workers")
+    return pid
+
+
+def cpu_of(db, seconds: float) -> float:
+    """Seconds that the database's worker computes within this time."""
+    before = cpu_seconds(worker_pid(db))
+    time.sleep(seconds)  # the time is what is measured
+    return cpu_seconds(worker_pid(db)) - before
+
+
+def memory_is_bounded(db, sink: str, peer, most: int, events: int = 300, size: int = 1_000_000) -> None:
+    """While the peer hangs, the worker holds at most this number of large events, whatever number waits."""
+    db.enqueue("Order", "first")
+    wait_until(lambda: db.pending() == 0, 60, lambda: db.sql("SELECT * FROM outbox.sinks"))
+    before = private_memory(worker_pid(db))
+    peer.freeze()
+    try:
+        db.sql("SELECT outbox.enqueue('Order', n::text, 'order.large', to_jsonb(repeat('x', %s::int))) FROM generate_series(1, %s::int) AS n", size, events)
+        wait_until(lambda: db.sink("in_flight", sink)[0] >= 30, 30, lambda: db.sql("SELECT * FROM outbox.sinks"))
+        assert db.sink("in_flight", sink)[0] <= most and private_memory(worker_pid(db)) - before < 200_000_000
+    finally:
+        peer.thaw()
+    wait_until(lambda: db.pending() == 0, 120, lambda: db.sql("SELECT * FROM outbox.sinks"))

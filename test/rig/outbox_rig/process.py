@@ -3,6 +3,7 @@
 import fcntl
 import os
 import random
+import re
 import signal
 import socket
 import subprocess
@@ -13,6 +14,17 @@ from .wait import patient, wait_until
 
 _taken = open(f"/tmp/outbox-ports-{os.getuid()}", "a")  # each process locks the bytes of its ports' numbers in this file
 _ours: set[int] = set()
+
+
+def private_memory(pid: int) -> int:
+    """Bytes of a process's anonymous memory, without shared buffers and libraries."""
+    return int(re.search(r"RssAnon:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())[1]) * 1024
+
+
+def cpu_seconds(pid: int) -> float:
+    """Seconds that a process has computed."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def free_port() -> int:
