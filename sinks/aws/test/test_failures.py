@@ -7,7 +7,7 @@ from email.utils import formatdate
 
 import pytest
 from outbox_rig import wait_until
-from outbox_rig.kind_fixtures import memory_is_bounded
+from outbox_rig.kind_fixtures import memory_is_bounded, metrics_show
 
 from front import Answer, error, xml_error
 from test_delivery import all_is_sent, bodies, by_key, many, sinks
@@ -164,6 +164,7 @@ def test_one_message_of_a_batch_fails(db, moto, front, name):
     assert in_order(messages) == 0
     [(n, attempts, text)] = db.sql("SELECT payload->>'n', attempts, last_error FROM outbox.events WHERE status = 'FAILED'")
     assert (n, attempts) == ("25", 1) and text == "Amazon SQS: InvalidMessageContents: as told"
+    metrics_show(db, "aws", delivered=99, dead_letters=1)
 
 
 def test_an_entry_of_a_bus_fails(db, moto, front, name):

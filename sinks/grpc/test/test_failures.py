@@ -8,7 +8,7 @@ import pytest
 from google.protobuf.any_pb2 import Any
 from google.protobuf.duration_pb2 import Duration
 from outbox_rig import wait_until
-from outbox_rig.kind_fixtures import memory_is_bounded
+from outbox_rig.kind_fixtures import memory_is_bounded, metrics_show
 from outbox_rig.process import free_port
 from outbox_rig.writers import Writers
 
@@ -36,6 +36,14 @@ def test_each_status(db, service, code):
     state = "FAILED" if CODES[code] == DEAD else "PENDING"
     wait_until(lambda: db.sql("SELECT status FROM outbox.events WHERE id = %s AND attempts = 1", id) == [(state,)], 20, sinks(db))
     assert f"{code}: a reason with ä" in db.value("SELECT last_error FROM outbox.events WHERE id = %s", id)
+
+
+def test_the_metrics(db, service):
+    service.behave(code="INVALID_ARGUMENT", keys=["2"])
+    db.grpc_sink("grpc", service)
+    db.enqueue("Order", "1")
+    db.enqueue("Order", "2")
+    metrics_show(db, "grpc", delivered=1, dead_letters=1)
 
 
 def test_the_table_of_the_page_is_that_of_the_code():

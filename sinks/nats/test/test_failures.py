@@ -4,7 +4,7 @@ import json
 
 import pytest
 from outbox_rig import wait_until
-from outbox_rig.kind_fixtures import cpu_of, worker_pid
+from outbox_rig.kind_fixtures import cpu_of, metrics_show, worker_pid
 from outbox_rig.process import private_memory
 from outbox_rig.writers import Writers
 
@@ -182,6 +182,7 @@ def test_a_message_that_the_stream_finds_too_large(sink, server, name):
     assert set(numbers(stream.messages)) == {*range(100), *range(2000, 2100)}
     wait_until(lambda: sink.sql("SELECT id::text, attempts FROM outbox.events WHERE status = 'FAILED'") == [(bad, 1)], 30, sinks(sink))
     assert "message size exceeds maximum allowed: see max_msg_size" in sink.value("SELECT last_error FROM outbox.events")
+    metrics_show(sink, "nats", delivered=200, dead_letters=1)
 
 
 def test_a_message_larger_than_the_servers_limit(db, make_server, name):

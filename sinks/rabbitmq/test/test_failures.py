@@ -4,7 +4,7 @@ import json
 
 import pytest
 from outbox_rig import wait_until
-from outbox_rig.kind_fixtures import cpu_of, memory_is_bounded
+from outbox_rig.kind_fixtures import cpu_of, memory_is_bounded, metrics_show
 from outbox_rig.writers import Writers
 
 from queues import Queue
@@ -178,6 +178,7 @@ def test_a_message_that_the_broker_refuses_is_found(db, broker, exchange):
         wait_until(lambda: db.sql("SELECT id::text, attempts FROM outbox.events WHERE status = 'FAILED'") == [(bad, 1)], 30, lambda: db.sql("SELECT id, status, attempts, last_error FROM outbox.events"))
         assert db.pg.log.read_text().count("larger than configured max size 100000\n") <= before + 3, "once with others, once alone, and as a dead letter"
         assert "larger than configured max size" in db.value("SELECT last_error FROM outbox.events WHERE status = 'FAILED'")
+        metrics_show(db, "rabbit", delivered=200, dead_letters=1)
     finally:
         broker.ctl("eval", "application:set_env(rabbit, max_message_size, 134217728), persistent_term:put(max_message_size, 134217728).")
 

@@ -7,7 +7,7 @@ import time
 import pytest
 import redis
 from outbox_rig import wait_until
-from outbox_rig.kind_fixtures import cpu_of, memory_is_bounded
+from outbox_rig.kind_fixtures import cpu_of, memory_is_bounded, metrics_show
 from outbox_rig.process import free_port
 from outbox_rig.writers import Writers
 
@@ -289,6 +289,7 @@ def test_an_entry_that_the_server_refuses_for_its_size(db, server, stream):
         assert first_deliveries_in_order(entries) == 0, "the server has read nothing after it"
         [(id, error)] = db.sql("SELECT id::text, last_error FROM outbox.events WHERE status = 'FAILED'")
         assert id == bad and "invalid bulk length: raise proto-max-bulk-len" in error
+        metrics_show(db, "redis", delivered=200, dead_letters=1)
     finally:
         server.config(proto_max_bulk_len="512mb")
 

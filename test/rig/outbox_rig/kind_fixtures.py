@@ -1,6 +1,7 @@
 """Fixtures for the tests of a kind of sink in sinks/<kind>/test, as a pytest plugin: a server for the session, and a look at its log.
 And tests that all kinds have in common."""
 
+import re
 import time
 
 import pytest
@@ -64,3 +65,13 @@ def memory_is_bounded(db, sink: str, peer, most: int, events: int = 300, size: i
     finally:
         peer.thaw()
     wait_until(lambda: db.pending() == 0, 120, lambda: db.sql("SELECT * FROM outbox.sinks"))
+
+
+def metrics_show(db, sink: str, delivered: int, dead_letters: int) -> None:
+    """outbox.metrics() counts the sink's deliveries, their latencies and its failures."""
+    labels, counts = f'datname="{db.name}",sink="{sink}"', {"published_events": delivered, "dead_letters": dead_letters}
+    expected = {f"outbox_{name}_total{{{labels}}} {n}" for name, n in counts.items()} | {f"outbox_publish_latency_seconds_count{{{labels}}} {delivered}"}
+    wait_until(lambda: expected <= set(db.value("SELECT outbox.metrics()").splitlines()), 30, lambda: db.value("SELECT outbox.metrics()"))
+    metrics = db.value("SELECT outbox.metrics()")
+    assert float(re.search(rf"outbox_publish_latency_seconds_sum{{{labels}}} (\S+)", metrics)[1]) > 0
+    assert sum(map(int, re.findall(rf"outbox_publish_failures_total{{{labels},reason=\S+}} (\d+)", metrics))) >= dead_letters
