@@ -53,6 +53,9 @@ public:
     return nullptr;
   }
   bool sends_test_event() const override { return true; }
+  std::vector<Advice> advise(const SinkConfig &config, const Options &server, const Options *mapping) const override {
+    return advise_aws(static_cast<const AwsConfig &>(config), server, mapping);
+  }
   KindDefaults defaults(const Options & /*server*/) const override { return {10, "exponential 100ms..5min"}; }
 };
 

@@ -87,6 +87,31 @@ AwsConfig::AwsConfig(const Options &server, const Options *mapping)
     max_message_bytes = static_cast<size_t>(parse_int("max_message_bytes", *value, 1024, 1'048'576));
 }
 
+std::vector<Advice> advise_aws(const AwsConfig &config, const Options &server, const Options *mapping) {
+  const Target &target = config.target;
+  std::vector<Advice> found = HttpPeer::advise(server, "endpoint");
+  const std::string *ordered = find_option(server, "ordered"), *key = nullptr;
+  if (mapping && !find_option(server, "endpoint"))
+    key = find_option(*mapping, "access_key_id");
+  if (key && key->starts_with("AKIA")) /* the keys of a user; those of a role end */
+    found.push_back(
+        {"keys", "It signs with the keys of a user, which do not end: anybody who reads them can use them for years.",
+         "-- if the server runs in AWS, let it use its role, as a superuser: BEGIN; " +
+             set_option(server, "credentials", "chain") +
+             " ALTER USER MAPPING FOR PUBLIC SERVER ${server} OPTIONS (DROP access_key_id, DROP "
+             "secret_access_key); COMMIT;"});
+  if (!target.fifo && (!ordered || parse_bool("ordered", *ordered)))
+    found.push_back({"order",
+                     std::string("It is ordered, and ") +
+                         (target.service == Service::EventBridge
+                              ? "an event bus does not keep an order"
+                              : "its target keeps no order because it is no FIFO queue or topic") +
+                         ": consumers may get the events of a key in another order.",
+                     "-- send to a FIFO queue or topic, or say that the order does not matter: " +
+                         set_option(server, "ordered", "false")});
+  return found;
+}
+
 BadInput AwsConfig::too_large(size_t size) const {
   return {OB_TOO_LARGE, "max_message_bytes", "event is too large for a message of AWS",
           "With its attributes it has " + std::to_string(size) + " bytes, and at most " +

@@ -34,4 +34,6 @@ public:
   size_t max_message_bytes = 262'144;                             /* of a message, and of all messages of a request */
 };
 
+std::vector<Advice> advise_aws(const AwsConfig &config, const Options &server, const Options *mapping);
+
 }  // namespace outbox::aws_sink

@@ -30,6 +30,10 @@ public:
     return nullptr;
   }
   bool sends_test_event() const override { return true; }
+  std::vector<Advice> advise(const SinkConfig & /*config*/, const Options &server,
+                             const Options * /*mapping*/) const override {
+    return HttpPeer::advise(server, "url");
+  }
   KindDefaults defaults(const Options & /*server*/) const override { return {10, "exponential 100ms..5min"}; }
 };
 

@@ -54,6 +54,10 @@ public:
     return nullptr;
   }
   bool sends_test_event() const override { return true; }
+  std::vector<Advice> advise(const SinkConfig &config, const Options &server,
+                             const Options * /*mapping*/) const override {
+    return static_cast<const NatsConfig &>(config).connecting.advise(server);
+  }
   KindDefaults defaults(const Options & /*server*/) const override { return {10, "exponential 100ms..5min"}; }
 };
 

@@ -68,6 +68,17 @@ public:
     return nullptr;
   }
   bool sends_test_event() const override { return true; }
+  std::vector<Advice> advise(const SinkConfig &config, const Options &server, const Options *mapping) const override {
+    const Connecting &connecting = static_cast<const RabbitConfig &>(config).connecting;
+    std::vector<Advice> found = connecting.advise(server);
+    if (connecting.user == "guest" && connecting.leaves_this_machine())
+      found.push_back(
+          {"login",
+           "It logs in as guest, whom RabbitMQ accepts only from its own machine unless loopback_users "
+           "says otherwise; everybody knows the password.",
+           "-- make a user at the broker: " + set_in_mapping(mapping, {{"user", "..."}, {"password", "..."}})});
+    return found;
+  }
   KindDefaults defaults(const Options & /*server*/) const override { return {10, "exponential 100ms..5min"}; }
 };
 

@@ -58,6 +58,23 @@ public:
     return nullptr;
   }
   bool sends_test_event() const override { return true; }
+  std::vector<Advice> advise(const SinkConfig &config, const Options &server,
+                             const Options * /*mapping*/) const override {
+    const auto &redis = static_cast<const RedisConfig &>(config);
+    std::vector<Advice> found = redis.connecting.advise(server);
+    if (redis.connecting.hosts.size() > 1 && redis.wait_replicas == 0)
+      found.push_back({"replicas",
+                       "An event counts as delivered when the master alone has it: a failover to a replica that does "
+                       "not have it yet loses it.",
+                       set_option(server, "wait_replicas", "1") + " -- waits until that number of replicas has it"});
+    if (!find_option(server, "maxlen"))
+      found.push_back({"maxlen",
+                       "Its streams are not trimmed: they grow until the server has no memory, unless consumers trim "
+                       "them.",
+                       "-- trims each stream to about this number of its latest entries, read or not: " +
+                           set_option(server, "maxlen", "1000000")});
+    return found;
+  }
   KindDefaults defaults(const Options & /*server*/) const override { return {10, "exponential 100ms..5min"}; }
 };
 

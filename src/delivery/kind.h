@@ -11,7 +11,7 @@
 
 /* The interface is this file and the types of delivery.h. Its number is raised by each change of them after which a
  * kind must be compiled anew. */
-enum { OB_KIND_MAGIC = 0x6f627831, OB_KIND_INTERFACE = 4 };
+enum { OB_KIND_MAGIC = 0x6f627831, OB_KIND_INTERFACE = 5 };
 
 #define OB_KIND_FUNCTION(name) __typeof__(ob_##name) *name
 
@@ -26,6 +26,7 @@ typedef struct ob_sink_kind {
   OB_KIND_FUNCTION(set_networks);
   OB_KIND_FUNCTION(check_options);
   OB_KIND_FUNCTION(check_owner);
+  OB_KIND_FUNCTION(advise);
   OB_KIND_FUNCTION(option_names);
   OB_KIND_FUNCTION(target_options);
   OB_KIND_FUNCTION(common_options);

@@ -82,6 +82,24 @@ static bool kind_check_owner(const char *kind, const ob_option *options, size_t 
   });
 }
 
+static size_t kind_advise(const char *kind, const ob_option *options, size_t n, const ob_option *mapping,
+                          size_t n_mapping, ob_advice *out, size_t max) noexcept {
+  return guarded(nullptr, size_t(0), [&] {
+    const SinkKind &sink = sink_kind(kind);
+    const Options server = to_options(options, n), secrets = to_options(mapping, n_mapping);
+    auto config = parse_options(sink, server, &secrets);
+    size_t given = 0;
+    for (const Advice &advice : sink.advise(*config, server, mapping ? &secrets : nullptr)) {
+      if (given == max)
+        break;
+      copy_text(out[given].check, advice.check);
+      copy_text(out[given].detail, advice.detail);
+      copy_text(out[given++].hint, advice.hint);
+    }
+    return given;
+  });
+}
+
 static size_t copy_names(const std::vector<const char *> &found, const char **names, size_t max) {
   size_t n = std::min(max, found.size());
   std::copy_n(found.begin(), n, names);
@@ -363,6 +381,7 @@ ob_sink_kind this_library = {
     set_networks,
     kind_check_options,
     kind_check_owner,
+    kind_advise,
     kind_option_names,
     kind_target_options,
     kind_common_options,

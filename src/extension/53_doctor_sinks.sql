@@ -1,16 +1,23 @@
 -- The doctor looks at each sink: is it stopped, out of reach, badly configured, or blocked by single events?
 
+CREATE OR REPLACE FUNCTION outbox_internal.sink_advice(server oid, OUT topic text, OUT detail text, OUT hint text) RETURNS SETOF record
+LANGUAGE c STABLE STRICT PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'outbox_sink_advice';
+COMMENT ON FUNCTION outbox_internal.sink_advice(oid) IS
+  'Part of outbox.doctor(): typical mistakes in the options of a sink, as its kind knows them. In a hint, ${server} stands for the name of the sink.';
+
 CREATE OR REPLACE FUNCTION outbox_internal.doctor_sinks(patience interval, OUT "check" text, OUT status text, OUT detail text, OUT hint text) RETURNS SETOF record
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
   kafka record;
   s record;
+  advice record;
   probe text; -- the statement that shows a failure: whether an endpoint answers, only a request shows
 BEGIN
   SELECT * INTO kafka FROM outbox_internal.kafka_library();
   FOR s IN
-    SELECT v.*, f.srvoptions, u.n AS unrecorded, u.since AS unrecorded_since, u.error AS record_error, t.state AS stop_state, t.reason, t.error, t.since, t.stopped_by, h.failing AS failing_heads, h.id, h.attempts, h.available_at,
+    SELECT v.*, f.oid AS server, f.srvoptions, u.n AS unrecorded, u.since AS unrecorded_since, u.error AS record_error, t.state AS stop_state, t.reason, t.error, t.since, t.stopped_by, h.failing AS failing_heads, h.id, h.attempts, h.available_at,
            h.last_error AS head_error, h.dead, h.adopted, outbox_internal.mapping_options(f.oid) AS mapping
     FROM outbox.sinks AS v
     JOIN pg_foreign_server AS f ON f.srvname = v.name
@@ -99,13 +106,14 @@ BEGIN
     END IF;
     RETURN NEXT;
 
-    IF s.kind = 'webhook' AND 'secret' <> ALL (coalesce(s.mapping, '{}')) THEN
-      "check" := format('sink %s signature', s.name); status := 'warning';
-      detail := 'It has no secret: its requests are not signed, and a receiver cannot tell them from forged ones.';
-      hint := outbox_internal.doctor_comment(format('give it a secret, 24 to 64 random bytes in base64, and the receiver the same: %s USER MAPPING FOR PUBLIC SERVER %I OPTIONS (%ssecret ''whsec_…'');',
-        CASE WHEN s.mapping IS NULL THEN 'CREATE' ELSE 'ALTER' END, s.name, CASE WHEN s.mapping IS NULL THEN '' ELSE 'ADD ' END));
+    FOR advice IN SELECT * FROM outbox_internal.sink_advice(s.server) LOOP
+      "check" := format('sink %s %s', s.name, advice.topic); status := 'warning'; detail := advice.detail;
+      hint := replace(advice.hint, '${server}', quote_ident(s.name));
+      IF hint LIKE '-- %' THEN
+        hint := outbox_internal.doctor_comment(substr(hint, 4));
+      END IF;
       RETURN NEXT;
-    END IF;
+    END LOOP;
   END LOOP;
   IF NOT FOUND THEN
     "check" := 'sinks'; status := 'warning'; detail := 'There is no sink.';
@@ -115,4 +123,4 @@ BEGIN
   END IF;
 END
 $$;
-COMMENT ON FUNCTION outbox_internal.doctor_sinks(interval) IS 'Part of outbox.doctor(): one row per sink, and one more for a sink with unsigned webhooks.';
+COMMENT ON FUNCTION outbox_internal.doctor_sinks(interval) IS 'Part of outbox.doctor(): one row per sink, and one for each typical mistake in its options.';

@@ -199,12 +199,12 @@ def test_a_secret_that_is_missing(db, receiver):
         state, detail, hint = db.doctor("sink crm signature")
         assert state == "warning" and "not signed" in detail
         with db.connect(autocommit=False) as trial:
-            trial.execute(hint[hint.index(": ") + 2:].replace("whsec_…", SECRET))
+            trial.execute(hint[hint.index(": ") + 2:].replace("whsec_...", SECRET))
             assert trial.execute("SELECT FROM outbox.doctor() WHERE \"check\" = 'sink crm signature'").fetchall() == []
             trial.rollback()
         if not mapping:
             db.create_mapping("crm", {"bearer_token": "t"})
-    db.paste(hint[hint.index(": ") + 2:].replace("whsec_…", SECRET))
+    db.paste(hint[hint.index(": ") + 2:].replace("whsec_...", SECRET))
     assert db.doctor("sink crm signature") is None
 
 

@@ -5,6 +5,7 @@ from collections import defaultdict
 
 import pytest
 from outbox_rig import wait_until
+from outbox_rig.kind_fixtures import advice_is
 
 from front import signature_of
 from moto import KEYS, REGION
@@ -144,3 +145,15 @@ def test_a_request_is_cut_to_what_it_may_carry(db, moto, front, name):
     queue.read(20)
     all_is_sent(db)
     assert {request.size for request in front.sends()} <= {1, 2} and max(len(request.body) for request in front.sends()) < 262_144
+
+
+QUEUE = "https://sqs.eu-central-1.amazonaws.com/123456789012/orders"
+
+
+@pytest.mark.parametrize("options, checks", [
+    ({"queue_url": QUEUE}, ["keys", "order"]), ({"queue_url": f"{QUEUE}.fifo"}, ["keys"]), ({"event_bus": "orders", "region": REGION}, ["keys", "order"]),
+    ({"queue_url": f"{QUEUE}.fifo", "endpoint": "http://sqs.example", "allow_http": "true"}, ["encryption"])])
+def test_typical_mistakes(db, options, checks):
+    db._create_server("aws", "outbox_aws", options)
+    db.create_mapping("aws", KEYS)
+    advice_is(db, "aws", *checks)

@@ -6,6 +6,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from outbox_rig import wait_until
+from outbox_rig.kind_fixtures import advice_is
 from outbox_rig.certificates import Authority
 from outbox_rig.preload import compiled
 from outbox_rig.process import free_port
@@ -129,3 +130,9 @@ def test_options_that_are_refused(db, options, detail):
 def test_a_server_needs_a_url(db):
     with pytest.raises(psycopg.Error, match='option "url" is required'):
         db.sql("CREATE SERVER grpc FOREIGN DATA WRAPPER outbox_grpc")
+
+
+@pytest.mark.parametrize("url, checks", [("http://service.example:50051", ["encryption"]), ("https://service.example", []), ("http://[::1]:50051", [])])
+def test_typical_mistakes(db, url, checks):
+    db.sql(f"CREATE SERVER grpc FOREIGN DATA WRAPPER outbox_grpc OPTIONS (url '{url}', allow_http 'true')")
+    advice_is(db, "grpc", *checks)

@@ -5,6 +5,7 @@ import threading
 
 import pytest
 from outbox_rig import wait_until
+from outbox_rig.kind_fixtures import advice_is
 from outbox_rig.certificates import Authority
 from outbox_rig.process import free_port
 
@@ -279,3 +280,10 @@ def test_a_connection_that_carries_a_byte_at_a_time(db, server, name):
         wait_until(lambda: db.pending() == 0, 30, sinks(db))
         assert "was lost" not in str(db.sink("last_error", "nats"))
         door.shutdown(socket.SHUT_RDWR)
+
+
+def test_typical_mistakes(db):
+    db.sql("CREATE SERVER nats FOREIGN DATA WRAPPER outbox_nats OPTIONS (hosts '127.0.0.1:1')")
+    advice_is(db, "nats")
+    db.set_sink("nats", hosts="127.0.0.1:1, nats.example")
+    advice_is(db, "nats", "encryption")

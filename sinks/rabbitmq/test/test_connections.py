@@ -5,6 +5,7 @@ import threading
 
 import pytest
 from outbox_rig import wait_until
+from outbox_rig.kind_fixtures import advice_is
 from outbox_rig.certificates import Authority
 from outbox_rig.process import free_port
 
@@ -234,3 +235,16 @@ def test_a_silent_broker_is_noticed_while_idle(db, broker, exchange):
     finally:
         broker.thaw()
     delivers(db, queue)
+
+
+def test_typical_mistakes(db):
+    create = 'CREATE SERVER "The Broker" FOREIGN DATA WRAPPER outbox_rabbitmq OPTIONS (exchange \'events\', hosts %s)'
+    db.sql(create % "'localhost, [::1]:5672, 127.0.0.1'")
+    advice_is(db, "The Broker")
+    db.sql("""ALTER SERVER "The Broker" OPTIONS (SET hosts 'localhost, broker.example')""")
+    advice_is(db, "The Broker", "encryption", "login")
+    db.set_mapping("The Broker", user="guest", password="guest")
+    db.set_sink("The Broker", tls="false")
+    advice_is(db, "The Broker", "encryption", "login")
+    db.sql("""ALTER SERVER "The Broker" OPTIONS (ADD enable_ssl_certificate_verification 'false')""")
+    advice_is(db, "The Broker", "encryption")

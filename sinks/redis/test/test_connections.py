@@ -5,6 +5,7 @@ import threading
 
 import pytest
 from outbox_rig import wait_until
+from outbox_rig.kind_fixtures import advice_is
 from outbox_rig.certificates import Authority
 from outbox_rig.process import free_port
 
@@ -213,3 +214,10 @@ def test_a_probe_names_what_may_lose_entries(db, server, stream, make_redis):
     assert probe(db)["replicas"][0]
     db.sql(f"ALTER SERVER redis OPTIONS (SET hosts '127.0.0.1:{replica.port}')")
     assert not probe(db)["role"][0] and "is a replica" in probe(db)["role"][1]
+
+
+def test_typical_mistakes(db):
+    db.sql("CREATE SERVER redis FOREIGN DATA WRAPPER outbox_redis OPTIONS (hosts '127.0.0.1:1')")
+    advice_is(db, "redis", "maxlen")
+    db.set_sink("redis", hosts="one.example, two.example")
+    advice_is(db, "redis", "encryption", "replicas")

@@ -27,6 +27,7 @@
 #include "delivery/base/secret_mask.h"
 #include "delivery/base/text_view.h"
 #include "delivery/delivery.h"
+#include "delivery/engine/advice.h"
 #include "delivery/engine/preview.h"
 #include "delivery/options/options.h"
 
@@ -197,6 +198,12 @@ public:
   /* The secrets of a mapping, which parse() has accepted, that no text of its sinks may show. By default the values
    * of all secret options. */
   virtual SecretMask secrets(const Options &mapping) const;
+  /* Finds typical mistakes in options that parse() has accepted, for outbox.doctor(). `mapping` is null if the sink
+   * has no user mapping. */
+  virtual std::vector<Advice> advise(const SinkConfig & /*config*/, const Options & /*server*/,
+                                     const Options * /*mapping*/) const {
+    return {};
+  }
   /* Checks values and required options. `mapping` is null when only the server's options are known (DDL time, enqueue
    * time); options that the user mapping may contain are then not required. */
   virtual std::shared_ptr<const SinkConfig> parse(const Options &server, const Options *mapping) const = 0;

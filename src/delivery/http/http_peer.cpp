@@ -5,6 +5,7 @@
 #include "delivery/http/http_peer.h"
 
 #include "delivery/http/http_headers.h"
+#include "delivery/http/url_parts.h"
 #include "delivery/options/pem.h"
 
 namespace outbox {
@@ -137,6 +138,16 @@ void HttpPeer::add_secrets(const Options &mapping, SecretMask &secrets) {
     auto *password = find_option(mapping, "proxy_password");
     secrets.add_basic(*user, password ? *password : std::string());
   }
+}
+
+std::vector<Advice> HttpPeer::advise(const Options &server, const char *option) {
+  const std::string *url = find_option(server, option);
+  if (!url || !is_http(*url) || is_this_machine(UrlParts(*url).host()))
+    return {};
+  return {{"encryption",
+           "It sends to another machine without TLS: the network can read events and credentials, and change them.",
+           "-- when the peer accepts TLS, perhaps on another port: " +
+               set_option(server, option, "https" + url->substr(4))}};
 }
 
 void HttpPeer::parse(const Options &server, const Options *mapping, const std::string &url) {

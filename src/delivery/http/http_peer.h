@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "delivery/base/secret_mask.h"
+#include "delivery/engine/advice.h"
 #include "delivery/http/http_proxy.h"
 #include "delivery/http/network_guard.h"
 #include "delivery/options/options.h"
@@ -82,6 +83,8 @@ struct HttpPeer {
   /* Checks combinations of a user mapping's options. Throws BadInput. */
   static void check_mapping(const Options &mapping);
   static void add_secrets(const Options &mapping, SecretMask &secrets);
+  /* For a URL in this option. */
+  static std::vector<Advice> advise(const Options &server, const char *option);
   /* `url` is the target of the requests, or its origin; empty at DDL time if it may be in the user mapping. `mapping`
    * may be null. Throws BadInput: also for an http URL without the option allow_http. */
   void parse(const Options &server, const Options *mapping, const std::string &url);

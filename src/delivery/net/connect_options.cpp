@@ -4,6 +4,7 @@
  */
 #include "delivery/net/connect_options.h"
 
+#include <algorithm>
 #include <charconv>
 
 #include "delivery/base/text.h"
@@ -109,6 +110,26 @@ static std::string checked_key(const Options &mapping) {
 
 void ConnectOptions::check_mapping(const Options &mapping) {
   checked_key(mapping);
+}
+
+bool ConnectOptions::leaves_this_machine() const {
+  return std::any_of(hosts.begin(), hosts.end(), [](const Host &host) { return !is_this_machine(host.name); });
+}
+
+std::vector<Advice> ConnectOptions::advise(const Options &server) const {
+  const std::string noun = words.noun;
+  if (!leaves_this_machine() || (tls && verify))
+    return {};
+  if (tls)
+    return {{"encryption",
+             "It does not verify the certificate of its " + noun +
+                 ": another machine can take its place, and read events and passwords.",
+             "ALTER SERVER ${server} OPTIONS (DROP enable_ssl_certificate_verification); -- first give the "
+             "certificate of its authority as ssl_ca_pem, if that is none of the system's"}};
+  return {{"encryption",
+           "It connects to another machine without TLS: the network can read events and passwords, and change them.",
+           "-- when the " + noun + " accepts TLS (some have another port for it, to change in hosts): " +
+               set_option(server, "tls", "true")}};
 }
 
 ConnectOptions ConnectOptions::parse(const PeerWords &words, const Options &server, const Options *mapping) {

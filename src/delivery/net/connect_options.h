@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "delivery/engine/advice.h"
 #include "delivery/options/options.h"
 
 namespace outbox {
@@ -38,6 +39,8 @@ struct ConnectOptions {
   static ConnectOptions parse(const PeerWords &words, const Options &server, const Options *mapping);
   /* The combinations of certificate, key and password. Throws BadInput. */
   static void check_mapping(const Options &mapping);
+  bool leaves_this_machine() const;
+  std::vector<Advice> advise(const Options &server) const;
 };
 
 /* host, host:port, or [v6 address]:port, separated by commas. Throws BadInput. */

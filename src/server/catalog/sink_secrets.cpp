@@ -1,9 +1,11 @@
 /*
  * sink_secrets.cpp: decides as pg_user_mappings does about PUBLIC's options: the server's owner and superusers may
- * read them. Their names are no secret, and the owner of the extension, who may be no superuser, sees those.
+ * read them. Their names are no secret, and the owner of the extension, who may be no superuser, sees those, and
+ * advice that is made of the values and contains none.
  */
 #include "server/catalog/sink_secrets.h"
 
+#include "server/base/library_version.h"
 #include "server/base/sql_function.h"
 #include "server/catalog/wrappers.h"
 
@@ -12,11 +14,14 @@ extern "C" {
 #include "catalog/pg_foreign_server.h"
 #include "catalog/pg_type.h"
 #include "catalog/pg_user_mapping.h"
+#include "funcapi.h"
+#include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "utils/acl.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/syscache.h"
+#include "utils/tuplestore.h"
 }
 
 static ob_option *options_of(OUTBOX_SYSCACHE cache, HeapTuple tuple, AttrNumber column, size_t *n) {
@@ -26,8 +31,20 @@ static ob_option *options_of(OUTBOX_SYSCACHE cache, HeapTuple tuple, AttrNumber 
   return wrapper_options(options, is_null, n);
 }
 
+/* The options of PUBLIC's user mapping; NULL without one. */
+static ob_option *public_mapping(Oid server, size_t *n) {
+  HeapTuple tuple = SearchSysCache2(USERMAPPINGUSERSERVER, ObjectIdGetDatum(InvalidOid), ObjectIdGetDatum(server));
+
+  *n = 0;
+  if (!HeapTupleIsValid(tuple))
+    return NULL;
+  ob_option *options = options_of(USERMAPPINGUSERSERVER, tuple, Anum_pg_user_mapping_umoptions, n);
+  ReleaseSysCache(tuple);
+  return options;
+}
+
 ob_checker *sink_checker_with_secrets(Oid server_oid, const char *kind) {
-  size_t n_options, n_mapping = 0;
+  size_t n_options, n_mapping;
   ob_error error; /* not reported: it could contain part of a secret */
 
   HeapTuple server = SearchSysCache1(FOREIGNSERVEROID, ObjectIdGetDatum(server_oid));
@@ -38,13 +55,7 @@ ob_checker *sink_checker_with_secrets(Oid server_oid, const char *kind) {
   ReleaseSysCache(server);
   if (!may_read)
     return NULL;
-  HeapTuple tuple =
-      SearchSysCache2(USERMAPPINGUSERSERVER, ObjectIdGetDatum(InvalidOid), ObjectIdGetDatum(server_oid));
-  ob_option *mapping = wrapper_options((Datum)0, true, &n_mapping);
-  if (HeapTupleIsValid(tuple)) {
-    mapping = options_of(USERMAPPINGUSERSERVER, tuple, Anum_pg_user_mapping_umoptions, &n_mapping);
-    ReleaseSysCache(tuple);
-  }
+  ob_option *mapping = public_mapping(server_oid, &n_mapping);
   return ob_checker_open_with_secrets(kind, options, n_options, mapping, n_mapping, &error);
 }
 
@@ -52,13 +63,42 @@ ob_checker *sink_checker_with_secrets(Oid server_oid, const char *kind) {
 SQL_FUNCTION(outbox_mapping_options) {
   size_t n;
 
-  HeapTuple tuple = SearchSysCache2(USERMAPPINGUSERSERVER, ObjectIdGetDatum(InvalidOid), PG_GETARG_DATUM(0));
-  if (!HeapTupleIsValid(tuple))
+  ob_option *options = public_mapping(PG_GETARG_OID(0), &n);
+  if (options == NULL)
     PG_RETURN_NULL();
-  ob_option *options = options_of(USERMAPPINGUSERSERVER, tuple, Anum_pg_user_mapping_umoptions, &n);
-  ReleaseSysCache(tuple);
   Datum *names = (Datum *)palloc(sizeof(Datum) * (n + 1));
   for (size_t i = 0; i < n; i++)
     names[i] = CStringGetTextDatum(options[i].name);
   PG_RETURN_ARRAYTYPE_P(construct_array(names, (int)n, TEXTOID, -1, false, TYPALIGN_INT));
+}
+
+static Datum text_of(const char *text) {
+  return CStringGetTextDatum(pg_any_to_server(text, (int)strlen(text), PG_UTF8));
+}
+
+/* outbox_internal.sink_advice(server): none for a sink that was dropped meanwhile. */
+SQL_FUNCTION(outbox_sink_advice) {
+  ReturnSetInfo *result = rows_of(fcinfo, 3);
+  const Oid server_oid = PG_GETARG_OID(0);
+  size_t n_options, n_mapping;
+  char kind[NAMEDATALEN];
+  ob_advice advice[8];
+
+  HeapTuple server = SearchSysCache1(FOREIGNSERVEROID, ObjectIdGetDatum(server_oid));
+  if (!HeapTupleIsValid(server))
+    PG_RETURN_NULL();
+  const Oid wrapper = ((Form_pg_foreign_server)GETSTRUCT(server))->srvfdw;
+  ob_option *options = options_of(FOREIGNSERVEROID, server, Anum_pg_foreign_server_srvoptions, &n_options);
+  ReleaseSysCache(server);
+  if (!wrapper_kind(wrapper, kind))
+    PG_RETURN_NULL();
+  wrappers_name_database();
+  ob_option *mapping = public_mapping(server_oid, &n_mapping);
+  const size_t n = ob_advise(kind, options, n_options, mapping, n_mapping, advice, lengthof(advice));
+  for (size_t i = 0; i < n; i++) {
+    Datum values[] = {text_of(advice[i].check), text_of(advice[i].detail), text_of(advice[i].hint)};
+    bool nulls[lengthof(values)] = {false};
+    tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+  }
+  PG_RETURN_NULL();
 }

@@ -75,3 +75,13 @@ def metrics_show(db, sink: str, delivered: int, dead_letters: int) -> None:
     metrics = db.value("SELECT outbox.metrics()")
     assert float(re.search(rf"outbox_publish_latency_seconds_sum{{{labels}}} (\S+)", metrics)[1]) > 0
     assert sum(map(int, re.findall(rf"outbox_publish_failures_total{{{labels},reason=\S+}} (\d+)", metrics))) >= dead_letters
+
+
+def advice_is(db, sink: str, *checks: str) -> None:
+    """outbox.doctor() finds these mistakes in the sink's options, and its hints correct them: those that are comments end with the statement."""
+    rows = f"SELECT \"check\", status, hint FROM outbox.doctor() WHERE \"check\" LIKE 'sink {sink} %'"
+    found = db.sql(rows)
+    assert [(check, status) for check, status, _ in found] == [(f"sink {sink} {check}", "warning") for check in checks]
+    for _, _, hint in found:
+        db.paste(hint.rsplit(": ", 1)[1] if hint.startswith("-- ") else hint)
+    assert db.sql(rows) == []

@@ -88,6 +88,15 @@ public:
     probe_webhook(std::static_pointer_cast<const WebhookConfig>(std::move(config)), probe);
     return nullptr;
   }
+  std::vector<Advice> advise(const SinkConfig & /*config*/, const Options & /*server*/,
+                             const Options *mapping) const override {
+    if (mapping && find_option(*mapping, "secret"))
+      return {};
+    return {{"signature",
+             "It has no secret: its requests are not signed, and a receiver cannot tell them from forged ones.",
+             "-- give it a secret, 24 to 64 random bytes in base64, and the receiver the same: " +
+                 set_in_mapping(mapping, {{"secret", "whsec_..."}})}};
+  }
   bool sends_test_event() const override { return true; }
   /* The schedule of the Standard Webhooks specification: ten attempts within about three days. */
   KindDefaults defaults(const Options &server) const override {
