@@ -47,6 +47,7 @@ bool in_flight_waits_for_wal(void);
  * transaction. */
 InFlightEvent *in_flight_claim(const dispatch::InFlight::Claimed *claimed);
 
-/* The commit of a recording is asynchronous: until its WAL is safe, a crash or failover to a synchronous standby would
- * send the recorded events again. So they count against outbox.max_in_flight until then. Flushes that WAL now. */
+/* The commit of a recording is asynchronous: until its WAL is safe, a crash or failover to a synchronous standby
+ * would send the recorded events again. So they count against outbox.max_in_flight until then. Flushes that WAL now.
+ */
 void in_flight_flush_recordings(void);

@@ -50,7 +50,8 @@ void worker_sinks_settings_changed(void);
 /* Has the catalog changed since the last reload, for example the names of sinks? */
 bool worker_sinks_stale(void);
 
-/* Reads the catalog when it has changed; true: the set of sinks or their routes may have changed. In a transaction. */
+/* Reads the catalog when it has changed; true: the set of sinks or their routes may have changed. In a transaction.
+ */
 bool worker_sinks_reload(void);
 
 /* The sink gets no more events. It becomes `closed` (SINK_CLOSED, _STOPPED or _DROPPED) when its requests in flight
