@@ -1,3 +1,4 @@
+/* advice.cpp: mistakes in options that every kind with an address can make. */
 #include "delivery/engine/advice.h"
 
 #include <arpa/inet.h>
