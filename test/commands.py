@@ -22,7 +22,7 @@ from outbox_rig.suites import SUITES, TEST  # noqa: E402
 # Essential and required packages of Debian 12, and what bash has itself.
 BASE = set("""
     . : break cd command continue echo exec exit false mapfile printf read return set shift trap true wait
-    apt-cache apt-config apt-get awk basename bash cat chmod chroot cmp comm cp cut date dirname dpkg dpkg-deb dpkg-query env find flock grep head id install ldd ln ls mkdir
+    apt-cache apt-config apt-get awk basename bash cat chmod chroot cmp cp cut date dirname dpkg dpkg-query env find flock grep head id install ln ls mkdir
     mktemp mount mv nproc realpath rm sed setarch setpriv sha256sum sleep sort tail tar tee touch tr umount uname unshare xargs
 """.split())
 # command -> packages, of which one brings it; none: test/rig/install brings it into build/
@@ -33,12 +33,12 @@ BRINGS = {
     "npm": "npm", "openssl": "openssl", "patroni": "patroni", "pg_buildext": "postgresql-server-dev-all", "pg_virtualenv": "postgresql-server-dev-all",
     "pgbouncer": "pgbouncer", "pgxn": "pgxnclient", "exporter": "prometheus-postgres-exporter", "prometheus": "prometheus", "promtool": "prometheus",
     "prometheus-postgres-exporter": "prometheus-postgres-exporter", "python3": "python3", "redis-cli": "redis-server", "rpm": "rpm", "rpmbuild": "rpm",
-    "rpmlint": "rpmlint", "rsync": "rsync", "spin": "spin", "strip": "build-essential g++", "tc": "iproute2", "tinyproxy": "tinyproxy-bin", "unzip": "unzip", "valgrind": "valgrind",
+    "rpmlint": "rpmlint", "rsync": "rsync", "spin": "spin", "tc": "iproute2", "tinyproxy": "tinyproxy-bin", "unzip": "unzip", "valgrind": "valgrind",
 }
 # What is installed before the scripts of other folders than a suite's run.
 PARTS = {"packaging": "packages", "debian": "packages", ".githooks": "lint", "test/rig/cassert": "base assert", "test/rig/races": "races",
          "test/rig/librdkafka": "librdkafka", "test/rig": "slow races chroot memory", "test": "test"}
-ELSEWHERE = {"test/compose/entrypoint", "packaging/release-in-debian"}  # they run in a system of their own
+ELSEWHERE = {"test/compose/entrypoint", "packaging/release-in-debian", "packaging/image-volume"}  # run in a container or a fresh system
 RUN = {"run", "_run", "_run_logged", "inside", "which"}  # functions in Python whose first argument is a command
 BEFORE = {"again", "env", "exec", "logged", "nice", "xargs"}  # commands whose first argument after the options is one
 BASH = Parser(Language(tree_sitter_bash.language()))

@@ -63,8 +63,8 @@ struct Dispatch {
   bool dead_letters_stale = false; /* on_dead_letter of a sink became 'block': the next round reads them all */
   bool places_exhausted = false;   /* SinkShares::exhausted() of the last refresh */
 
-  /* The worker knows this sink from now on, with a cursor that stands at the beginning; or no more. False: out of
-   * memory. */
+  /* add_sink(): the worker knows this sink from now on, with a cursor that stands at the beginning. False: out of
+   * memory. remove_sink(): it has no event in flight, and is forgotten. */
   bool add_sink(RoundSink *sink) noexcept;
   void remove_sink(RoundSink *sink) noexcept;
 

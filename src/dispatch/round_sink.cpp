@@ -1,4 +1,4 @@
-/* round_sink.cpp: a database has few sinks, so they are looked up in a list. */
+/* round_sink.cpp: few events look their sink up by its id, so the sinks are a list. */
 #include "dispatch/round_sink.h"
 
 namespace dispatch {
@@ -17,6 +17,8 @@ void RoundSinks::remove(const RoundSink *sink) noexcept {
 }
 
 RoundSink *RoundSinks::find(SinkId id) const noexcept {
+  if (id == 0)
+    return nullptr;
   const auto found =
       std::find_if(sinks_.begin(), sinks_.end(), [id](const RoundSink *sink) { return sink->id() == id; });
 

@@ -109,7 +109,7 @@ BEGIN
     FOR advice IN SELECT * FROM outbox_internal.sink_advice(s.server) LOOP
       "check" := format('sink %s %s', s.name, advice.topic); status := 'warning'; detail := advice.detail;
       hint := replace(advice.hint, '${server}', quote_ident(s.name));
-      IF hint LIKE '-- %' THEN
+      IF starts_with(hint, '-- ') THEN
         hint := outbox_internal.doctor_comment(substr(hint, 4));
       END IF;
       RETURN NEXT;

@@ -162,13 +162,13 @@ private:
   /* One row of the first batch is locked by another session: later events of its key wait behind it. */
   void lock(std::span<const Mark> marks, FunctionRef<void, InFlightEvent **, RowLocked> visit_event,
             FunctionRef<void, const Mark &, RowLocked, const RowHandle &> visit_mark) override {
+    for (const Mark &mark : marks)
+      visit_mark(mark, RowLocked::LOCKED, handle_of(mark.position));
     for (InFlightEvent *&event : batch_)
       if (event->position == locked && !was_locked_) {
         visit_event(&event, RowLocked::BUSY);
         was_locked_ = true;
       }
-    for (const Mark &mark : marks)
-      visit_mark(mark, RowLocked::LOCKED, handle_of(mark.position));
   }
 
   void write_marks(std::span<const MarkToWrite> marks) override {

@@ -5,7 +5,7 @@
  *   hit    written before that: "NAME WAY PID"
  *   seen   the points that processes have come to
  * Only open(), read(), write() and unlink() are used, because some points are in commit callbacks, which must not
- * allocate, and others are in src/dispatch, past which nothing may jump.
+ * allocate, and others are in parts of src/dispatch past which nothing may jump.
  */
 #include "server/base/server.h"
 

@@ -60,12 +60,10 @@ GUARDS = {
     "tickets have a generation": ("in_flight.cpp", "event->generation == ticket >> 32 && ", ""),
     "rows without room stay queued": ("rescan_cursor.cpp", "void RescanCursor::row_kept(uint64_t xact) noexcept {\n  state_.next_pass = std::min(state_.next_pass, xact);", "void RescanCursor::row_kept(uint64_t) noexcept {"),
     "a cursor goes back": ("sink_cursor.cpp", "  position_ = std::min(position_, position - 1);\n", ""),
-    "returned events are marked first": ("round/claim_round.cpp", "  mark_returned();\n  port_.at(\"claim.begin\");", "  port_.at(\"claim.begin\");"),
+    "returned events are marked first": ("round/claim_round.cpp", "  mark_returned();\n  OUTBOX_ROUND_POINT", "  OUTBOX_ROUND_POINT"),
     "keys drain before late rows": ("round/claim_round.cpp", "    more |= scan_draining(*sink);\n    scan_late(*sink);\n", "    scan_late(*sink);\n    more |= scan_draining(*sink);\n"),
     "one snapshot for all reads": ("round/claim_round.cpp", "  more |= scan_main();\n", "  port_.take_snapshot();\n  more |= scan_main();\n"),
     "late commits before the main scan": ("round/claim_round.cpp", "  find_late_commits();\n  for (", "  more |= scan_main();\n  find_late_commits();\n  for ("),
-    "failures are recorded before deliveries": ("round/record_round.cpp", "  if (!failed.empty()) {", "  delete_unmodified(chosen.subspan(n_failed));\n  if (!failed.empty()) {"),
-    "rows are locked before they are marked as overtaken": ("round/record_round.cpp", "  out.put_off_after_unlocked();\n", ""),
     "a scan stops where there is no room": ("main_scan.cpp", "    cursor->end_read(true);\n    n_reading_--;\n", "    (void)cursor;\n"),
 }
 

@@ -249,6 +249,13 @@ void Worker::show_batch(WorkerSink &sink) {
   sink.n_batch = static_cast<int>(sink.batch.size());
 }
 
+void Worker::empty_batches() {
+  for (WorkerSink &sink : sinks_) {
+    sink.batch.clear();
+    show_batch(sink);
+  }
+}
+
 InFlightEvent *Worker::claim(const ReadRow &row, const char **) {
   const Version &version = *static_cast<const Found *>(row.of_port)->version;
   const auto bytes = static_cast<uint32_t>(100 + world_.nature(row.facts.position) % 1000);
@@ -280,7 +287,6 @@ void Worker::close_ranks(RoundSink &round_sink) {
   show_batch(sink);
 }
 
-/* Of claim_lock.cpp: unmodified rows of events are not locked. */
 static RowLocked locked(LockResult result) {
   return result == LockResult::LOCKED ? RowLocked::LOCKED
          : result == LockResult::BUSY ? RowLocked::BUSY
@@ -289,17 +295,17 @@ static RowLocked locked(LockResult result) {
 
 void Worker::lock(std::span<const Mark> marks, FunctionRef<void, InFlightEvent **, RowLocked> visit_event,
                   FunctionRef<void, const Mark &, RowLocked, const RowHandle &> visit_mark) {
-  for (WorkerSink &sink : sinks_)
-    for (InFlightEvent *&event : sink.batch) {
-      uint16_t line = event->row.line;
-      if (!table_.is_unmodified(event->position, line))
-        visit_event(&event, locked(table_.lock_row(event->position, &line, xid(), false)));
-    }
   for (const Mark &mark : marks) {
     RowHandle handle = mark.row;
     const LockResult result = table_.lock_row(mark.position, &handle.line, xid(), false);
     visit_mark(mark, locked(result), handle);
   }
+  for (WorkerSink &sink : sinks_) /* unmodified rows are not locked */
+    for (InFlightEvent *&event : sink.batch) {
+      uint16_t line = event->row.line;
+      if (!table_.is_unmodified(event->position, line))
+        visit_event(&event, locked(table_.lock_row(event->position, &line, xid(), false)));
+    }
 }
 
 void Worker::write_marks(std::span<const MarkToWrite> marks) {

@@ -120,6 +120,7 @@ void Worker::find_earlier(std::span<const SentKey> keys, FunctionRef<void, uint3
 }
 
 void Worker::lock_earlier(std::span<OvertakenRow> dead_letters, std::span<OvertakenRow> pending) {
+  pass(true); /* others act between the reads and the locks */
   for (OvertakenRow &row : dead_letters) {
     const Found dead = table_.find(row.position, latest());
     row.locked = dead.version && dead.version->failed && table_.lock(row.position, xid());

@@ -139,7 +139,7 @@ bool Worker::transact(Now now, bool record, bool claim) {
   if (record) {
     records_.run(now);
     for (const InFlightEvent *event = d_->in_flight.first_ended(); event; event = event->next)
-      if (event->record_after > now.moment)
+      if (event->outcome == Outcome::SENT && event->record_after > now.moment)
         world_.truth().held(event->position);
     pass(true);
   }
@@ -147,10 +147,7 @@ bool Worker::transact(Now now, bool record, bool claim) {
   if (claim && !(polls_only_ && !claims_.has_news())) {
     refresh_sinks(now);
     rescan_wanted_ = rescan_wanted_ || polls_only_;
-    for (WorkerSink &sink : sinks_) {
-      sink.batch.clear();
-      show_batch(sink);
-    }
+    empty_batches();
     snapshot_.reset();
     more = claims_.run(now, &rescan_wanted_);
     pass(true);
@@ -199,6 +196,7 @@ bool Worker::round_trip(Now now, bool record_wanted, bool claim) {
     }
     if (claim) {
       claims_.give_back();
+      empty_batches();
       rescan_wanted_ = true;
     }
     needed_lsn_ = 0;

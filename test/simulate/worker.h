@@ -133,6 +133,7 @@ private:
   std::vector<Found> find(const dispatch::Read &read);
   dispatch::ReadRow read_row(const Found &row);
   static void show_batch(WorkerSink &sink);
+  void empty_batches();
   void settle_unflushed(int max_events);
 
   /* record.cpp */

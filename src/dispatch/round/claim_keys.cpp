@@ -27,7 +27,7 @@ void ClaimRound::read_fresh_shards() {
     return true;
   });
   d_.rescan_cursor.restart();
-  port_.at("shard.before_read");
+  OUTBOX_ROUND_POINT(port_, "shard.before_read");
   for (RoundSink *sink : d_.sinks.all())
     sink->shards.fresh_read();
 }
@@ -46,17 +46,18 @@ DeadLetter ClaimRound::note_dead_letter(const ReadRow &row) {
 
 /* All of them: after the worker has taken shards, and when on_dead_letter of a sink becomes 'block'. */
 void ClaimRound::read_dead_letters() {
-  d_.dead_letters_stale = false;
   port_.read({.rows = RowsOf::DEAD}, [this](const ReadRow &row) {
     note_dead_letter(row);
     return true;
   });
+  OUTBOX_ROUND_POINT(port_, "claim.dead_letters_read");
   port_.read({.rows = RowsOf::REDRIVEN}, [this](const ReadRow &row) {
     d_.dead_letter_keys.note(row.facts.key_hash);
     if (is_ours(row) && row.sink->rules.ordered)
       need(d_.redriven_row(row.sink->id(), row.facts.key_hash, row.facts.position, row.facts.blocked_by));
     return true;
   });
+  d_.dead_letters_stale = false; /* a read that fails is repeated */
 }
 
 /* Sets memory_.dead_letters, and blocks the keys of those that block their keys. With the snapshot that did not show

@@ -28,7 +28,7 @@ void ClaimRound::prune(RoundSink &sink) {
       continue;
     /* An earlier row of its key is locked or redriven: the main scan comes to this row again, and marks it. */
     const int64_t position = event->position;
-    port_.at("lock.prune");
+    OUTBOX_ROUND_POINT(port_, "lock.prune");
     drop(place, "an earlier event of its key leads now");
     rewind(sink, position);
   }
@@ -47,7 +47,7 @@ void ClaimRound::lock_and_mark() {
       return;
     pruned = d_.round.dropped = true;
     if (result == RowLocked::BUSY) {
-      port_.at("lock.busy_row");
+      OUTBOX_ROUND_POINT(port_, "lock.busy_row");
       need(d_.block_key(event->sink->id, event->key_hash, event->position));
       /* an earlier event of the key may become its blocker */
       need(d_.locked_rows.add(event->position, event->sink->id, event->key_hash));
@@ -71,7 +71,7 @@ void ClaimRound::lock_and_mark() {
       prune(*sink);
   if (memory_.marks.empty())
     return;
-  port_.at("lock.before_marks");
+  OUTBOX_ROUND_POINT(port_, "lock.before_marks");
   port_.write_marks(memory_.marks);
 }
 

@@ -1,9 +1,11 @@
 /*
  * claim_port.h: what a round of claiming needs of the world in which the table is: rows to read, locks and marks. The
  * order in which it asks stands in claim_round.h, once for every world: the worker's port reads with SPI and locks in
- * the heap (server/claim), the simulator's has the table in memory (test/simulate). Each call may end the round: in
- * the server by longjmp, in the simulator by an exception. So no object with a destructor lives across a call, and
- * what the round changes is undone by roll_back_round().
+ * the heap (server/claim), the simulator's has the table in memory (test/simulate).
+ *
+ * Each call may end the round: in the server by longjmp, in the simulator by an exception. So no object with a
+ * destructor lives across a call. ClaimRound::give_back() then takes back what the round has claimed, and how far it
+ * has read.
  */
 #pragma once
 
@@ -11,6 +13,7 @@
 #include <string_view>
 
 #include "dispatch/classify_row.h"
+#include "dispatch/fault_point.h"
 #include "dispatch/round/function_ref.h"
 #include "dispatch/round_sink.h"
 
@@ -66,7 +69,7 @@ using RowVisitor = FunctionRef<bool, const ReadRow &>;
 
 class ClaimPort {
 public:
-  /* A place at which tests let the round fail, by its name. */
+  /* A place at which tests let the round fail (OUTBOX_ROUND_POINT), by its name. A release does not call it. */
   virtual void at(const char *place) = 0;
   [[noreturn]] virtual void out_of_memory() = 0;
 
@@ -100,13 +103,13 @@ public:
   /* The row at this position, or 0, is to be routed and cannot be now. */
   virtual bool routing_is_stuck(int64_t position) = 0;
 
-  /* The row was chosen: its event is made and added to its sink's batch. NULL with `*reason`: it cannot be made, and
-   * the row waits. */
+  /* The row was chosen: its event is made and added to its sink's batch, which was empty when the round began. NULL
+   * with `*reason`, a string literal: it cannot be made, and the port has made sure that the row is read again. */
   virtual InFlightEvent *claim(const ReadRow &row, const char **reason) = 0;
   /* Takes the events that were dropped out of the sink's batch. */
   virtual void close_ranks(RoundSink &sink) = 0;
-  /* Looks at the rows of all batches, and visits those that were changed or locked since they were read: `place` is
-   * in its batch. Then locks the rows of the marks, and visits each. Nothing waits for a lock. */
+  /* Locks the rows of the marks, and visits each. Looks at the rows of all batches, and visits at least those that
+   * were changed or locked since they were read, by their places in the batches. Nothing waits for a lock. */
   virtual void lock(std::span<const Mark> marks, FunctionRef<void, InFlightEvent **, RowLocked> visit_event,
                     FunctionRef<void, const Mark &, RowLocked, const RowHandle &> visit_mark) = 0;
   virtual void write_marks(std::span<const MarkToWrite> marks) = 0;

@@ -91,7 +91,7 @@ void ClaimRound::claim_locked_rows() {
 bool ClaimRound::rescan(bool *more) {
   RescanCursor &cursor = d_.rescan_cursor;
 
-  port_.at("rescan.begin");
+  OUTBOX_ROUND_POINT(port_, "rescan.begin");
   need(memory_.reserve_rows(RoundMemory::QUEUE_ENTRIES));
   cursor.begin_page(port_.oldest_running());
   memory_.entries.resize(limits_.queue_entries);
@@ -128,7 +128,7 @@ bool ClaimRound::check_blockers() {
 
   if (!check.wanted(d_.blocked_keys, now, limits_.poll_ms))
     return false;
-  port_.at("rescan.check_blockers");
+  OUTBOX_ROUND_POINT(port_, "rescan.check_blockers");
   check.begin(now);
   const std::span<const int64_t> blockers = d_.blocked_keys.check_begin();
   if (blockers.empty())

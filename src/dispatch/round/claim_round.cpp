@@ -2,6 +2,7 @@
 #include "dispatch/round/claim_round.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace dispatch {
 
@@ -66,7 +67,7 @@ bool ClaimRound::run(Now now, bool *rescan_wanted) {
 
   d_.begin_round(now, port_.free_events(), std::min(port_.free_bytes(), limits_.bytes));
   mark_returned();
-  port_.at("claim.begin");
+  OUTBOX_ROUND_POINT(port_, "claim.begin");
   if (d_.dead_letters_stale || d_.sinks.any_fresh_shard())
     read_dead_letters();
   /* One snapshot for all reads of the round: the late scan and the main scan must meet without a gap. */
@@ -96,10 +97,10 @@ bool ClaimRound::run(Now now, bool *rescan_wanted) {
   for (const RoundSink *sink : d_.sinks.all()) /* keys drain up to the cursor */
     more |= sink->cursor->free_slots() > 0 && sink->cursor->advanced() && d_.blocked_keys.any_draining(sink->id());
   more |= d_.round.free_bytes <= 0 && port_.free_events() > 0; /* the round is full, and the sinks are not */
-  port_.at("claim.before_lock");
+  OUTBOX_ROUND_POINT(port_, "claim.before_lock");
   if (d_.round.n_claimed > 0 || !d_.marks.all().empty())
     lock_and_mark();
-  port_.at("claim.locked");
+  OUTBOX_ROUND_POINT(port_, "claim.locked");
   return more || d_.round.dropped;
 }
 
@@ -127,8 +128,8 @@ void ClaimRound::give_back() {
     return;
   for (RoundSink *sink : d_.sinks.all()) {
     for (int i = 0; i < sink->n_batch; i++)
-      if (sink->batch_events[i])
-        return_event(sink->batch_events[i]);
+      if (InFlightEvent *event = std::exchange(sink->batch_events[i], nullptr))
+        return_event(event);
     sink->n_batch = 0;
   }
   for (const Mark &mark : d_.marks.returned())

@@ -5,6 +5,8 @@
  */
 #pragma once
 
+#include <cassert>
+
 #include "dispatch/draining.h"
 #include "dispatch/round/claim_port.h"
 
@@ -21,7 +23,9 @@ struct RoundLimits {
 class ClaimRound {
 public:
   ClaimRound(Dispatch &decisions, ClaimPort &port, const RoundLimits &limits)
-      : d_(decisions), port_(port), limits_(limits), memory_(decisions.round_memory) {}
+      : d_(decisions), port_(port), limits_(limits), memory_(decisions.round_memory) {
+    assert(limits.draining_keys <= RoundMemory::DRAINING_KEYS && limits.queue_entries <= RoundMemory::QUEUE_ENTRIES);
+  }
 
   /* In a transaction. Fills the sinks' batches. `*rescan` asks for the rescan queue to be read, and comes back true
    * when the next round should read it too. True when there may be more at once. */

@@ -5,13 +5,14 @@
 #pragma once
 
 #include "dispatch/dispatch.h"
+#include "dispatch/fault_point.h"
 #include "dispatch/round/function_ref.h"
 
 namespace dispatch {
 
 class RecordPort {
 public:
-  /* A place at which tests let the round fail, by its name. */
+  /* A place at which tests let the round fail (OUTBOX_ROUND_POINT), by its name. A release does not call it. */
   virtual void at(const char *place) = 0;
   [[noreturn]] virtual void out_of_memory() = 0;
 

@@ -16,10 +16,10 @@ void RecordRound::run(Now now) {
   const std::span<InFlightEvent *> chosen(memory_.events.data(), n), failed = chosen.first(n_failed);
   if (!failed.empty()) {
     lock(failed);
-    port_.at("record.failed_locked");
+    OUTBOX_ROUND_POINT(port_, "record.failed_locked");
     write(now);
   }
-  port_.at("record.before_delete");
+  OUTBOX_ROUND_POINT(port_, "record.before_delete");
   /* Failed events before them in their keys were recorded before, so that they are found in the table. */
   const std::span<InFlightEvent *> sent = chosen.subspan(n_failed);
   const size_t deleted = delete_unmodified(sent);
@@ -49,7 +49,7 @@ void RecordRound::lock(std::span<InFlightEvent *const> events) {
 
 void RecordRound::record_sent(std::span<InFlightEvent *const> events, Now now) {
   lock(events);
-  port_.at("record.sent_locked");
+  OUTBOX_ROUND_POINT(port_, "record.sent_locked");
   memory_.ready.clear();
   for (const EndedRow &row : memory_.ended)
     if (d_.recording.is_ready(row.event, row.found, port_.retention_of(*row.event)))
@@ -101,7 +101,7 @@ void RecordRound::mark_overtaken(std::span<InFlightEvent *const> sent, Moment no
   need(out.group(d_.in_flight));
   if (out.keys().empty())
     return;
-  port_.at("record.before_overtaken");
+  OUTBOX_ROUND_POINT(port_, "record.before_overtaken");
   port_.find_earlier(out.keys(),
                      [&](uint32_t key, const EarlierRow &row) { need(out.found(d_.in_flight, key, row)); });
   out.all_found();
@@ -110,16 +110,17 @@ void RecordRound::mark_overtaken(std::span<InFlightEvent *const> sent, Moment no
   const std::span<OvertakenRow> dead_letters = out.rows(EarlierFate::MARK_DEAD_LETTER);
   port_.lock_earlier(dead_letters, out.rows().subspan(dead_letters.size()));
   out.put_off_after_unlocked();
-  for (const OvertakenRow &row : out.rows(EarlierFate::DEAD_LETTER_AGAIN)) {
-    const RoundSink *sink = round_sink_of(out.keys()[row.key].last);
-    if (row.locked)
-      need(d_.dead_letter(sink->id(), out.keys()[row.key].last->key_hash, row.position,
-                          sink->rules.dead_letters_block));
-  }
   for (const EarlierFate fate :
-       {EarlierFate::MARK_DEAD_LETTER, EarlierFate::MARK_PENDING, EarlierFate::DEAD_LETTER_AGAIN})
+       {EarlierFate::MARK_DEAD_LETTER, EarlierFate::MARK_PENDING, EarlierFate::DEAD_LETTER_AGAIN}) {
+    for (const OvertakenRow &row : out.rows(fate)) {
+      const InFlightEvent *later = out.keys()[row.key].last;
+      if (fate == EarlierFate::DEAD_LETTER_AGAIN && row.locked)
+        need(d_.dead_letter(later->sink->id, later->key_hash, row.position,
+                            round_sink_of(later)->rules.dead_letters_block));
+    }
     if (!out.rows(fate).empty())
       port_.write_overtaken(fate, out.rows(fate));
+  }
 }
 
 /* ---- afterwards ----------------------------------------------------------------------------------------------- */

@@ -8,7 +8,6 @@
 #include "server/claim/batches.h"
 #include "server/claim/claim_table.h"
 #include "server/enqueue/position.h"
-#include "server/sinks/own_rows.h"
 #include "server/sinks/worker_sinks.h"
 #include "server/storage/sql.h"
 
@@ -86,7 +85,7 @@ static void learn_positions(void) {
 }
 
 void claim_init(int64 origin) {
-  own_rows_init(origin);
+  port().set_origin(origin);
   learn_positions();
 }
 

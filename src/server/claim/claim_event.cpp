@@ -21,6 +21,7 @@ static InFlightEvent *claim_row(WorkerSink *sink, const dispatch::ReadRow *read,
       .bytes = bytes,
       .shard = (uint8)dispatch::shard_of(row->key_hash, row->position),
       .blocked_by = row->blocked_by,
+      /* the time of `facts`, since an early retry is due at once */
       .due_since = read->facts.failed ? row->created_at : Max(row->created_at, read->facts.available_at),
       .late = sink->rules.ordered && row->redrive == REDRIVEN_LATE && row->overtaken_by != 0,
   };

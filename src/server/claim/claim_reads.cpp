@@ -5,10 +5,8 @@
  */
 #include "server/claim/claim_table.h"
 
-#include "server/base/origin.h"
 #include "server/event/event_row.h"
 #include "server/inflight/in_flight.h"
-#include "server/sinks/own_rows.h"
 #include "server/storage/sql.h"
 
 extern "C" {
@@ -62,7 +60,7 @@ static Datum name_of(const dispatch::RoundSink *sink) {
 }
 
 /* Sets the values of its arguments. */
-static Statement *statement_of(const dispatch::Read &read, Datum *values) {
+static Statement *statement_of(const dispatch::Read &read, int64 origin, Datum *values) {
   const auto set = [values](std::initializer_list<Datum> arguments) {
     memcpy(values, arguments.begin(), arguments.size() * sizeof(Datum));
   };
@@ -73,7 +71,7 @@ static Statement *statement_of(const dispatch::Read &read, Datum *values) {
     set({after, limit});
     return &read_main;
   case RowsOf::LATE:
-    set({UInt64GetDatum(read.xid), after, Int64GetDatum(read.upto), limit, Int64GetDatum(origin_here())});
+    set({UInt64GetDatum(read.xid), after, Int64GetDatum(read.upto), limit, Int64GetDatum(origin)});
     return &read_late;
   case RowsOf::MARKED:
     set({Int64GetDatum(read.group), after, limit});
@@ -104,6 +102,7 @@ static Statement *statement_of(const dispatch::Read &read, Datum *values) {
 
 typedef struct Visit {
   dispatch::RowVisitor visit;
+  int64 origin;
   bool with_error;
 } Visit;
 
@@ -137,7 +136,7 @@ static bool visit_row(TupleTableSlot *slot, void *context) {
           },
       .sink = row.sink ? worker_sink_find(row.sink, row.sink_length) : NULL,
       .routed = row.sink != NULL,
-      .our_origin = row_has_our_origin(&row),
+      .our_origin = row.origin == visit->origin,
       .tried_at = row.failed_at,
       .error = visit->with_error ? error_of(slot) : std::string_view(),
       .of_port = &row,
@@ -145,9 +144,9 @@ static bool visit_row(TupleTableSlot *slot, void *context) {
 }
 
 void ClaimTable::read(const dispatch::Read &read, dispatch::RowVisitor visit) {
-  Visit context = {visit, read.rows == RowsOf::WAITING};
+  Visit context = {visit, origin_, read.rows == RowsOf::WAITING};
   Datum values[5];
-  Statement *statement = statement_of(read, values);
+  Statement *statement = statement_of(read, origin_, values);
 
   statement_read(statement, values, snapshot_, visit_row, &context);
 }
@@ -191,7 +190,7 @@ static bool visit_late(TupleTableSlot *slot, void *context) {
 
 void ClaimTable::find_late(std::span<const uint64_t> transactions, int64_t upto,
                            dispatch::FunctionRef<void, uint64_t, int64_t> visit) {
-  Datum values[] = {Int64GetDatum(origin_here()), xid8_array(transactions), Int64GetDatum(upto)};
+  Datum values[] = {Int64GetDatum(origin_), xid8_array(transactions), Int64GetDatum(upto)};
 
   statement_read(&find_late_rows, values, snapshot_, visit_late, &visit);
 }
@@ -202,8 +201,8 @@ static bool visit_answer(TupleTableSlot *slot, void *news) {
 }
 
 bool ClaimTable::any_news(dispatch::RescanPlace rescanned, int64_t cursor, std::span<const uint64_t> ended) {
-  Datum values[] = {Int64GetDatum(origin_here()), xid8_array(ended), Int64GetDatum(cursor),
-                    UInt64GetDatum(rescanned.xact), Int64GetDatum(rescanned.position)};
+  Datum values[] = {Int64GetDatum(origin_), xid8_array(ended), Int64GetDatum(cursor), UInt64GetDatum(rescanned.xact),
+                    Int64GetDatum(rescanned.position)};
   bool news = true;
 
   statement_read(&ask_for_news, values, snapshot_, visit_answer, &news);
@@ -217,10 +216,9 @@ typedef struct Entries {
 
 static bool visit_entry(TupleTableSlot *slot, void *context) {
   Entries *list = (Entries *)context;
-  const ItemPointer place = (ItemPointer)DatumGetPointer(slot->tts_values[0]);
 
   list->entries[list->n++] = {{DatumGetUInt64(slot->tts_values[2]), DatumGetInt64(slot->tts_values[1])},
-                              {ItemPointerGetBlockNumber(place), ItemPointerGetOffsetNumber(place), 0, 0}};
+                              handle_of((ItemPointer)DatumGetPointer(slot->tts_values[0]))};
   return true;
 }
 

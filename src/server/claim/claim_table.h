@@ -14,6 +14,9 @@ extern "C" {
 
 class ClaimTable final : public dispatch::ClaimPort {
 public:
+  /* Once: rows of this origin are delivered. */
+  void set_origin(int64 origin) { origin_ = origin; }
+
   /* Connects SPI for a round, and disconnects it. */
   void begin();
   void end();
@@ -53,5 +56,6 @@ public:
   void watermark_moved(dispatch::RoundSink &sink) override;
 
 private:
+  int64 origin_ = 0;
   Snapshot snapshot_ = InvalidSnapshot; /* of the running round; invalid until it is taken */
 };

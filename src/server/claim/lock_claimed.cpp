@@ -52,10 +52,10 @@ void ClaimTable::lock(
   for (const dispatch::Mark &mark : marks)
     of_marks[n_marks++] = {mark.position, place_of(&mark.row), ROW_GONE, (void *)&mark};
   row_lock(of_marks, n_marks, NULL);
-  for (int i = n_free; i < n; i++)
-    visit_event((InFlightEvent **)events[i].owner, result_of(&events[i]));
   for (int i = 0; i < n_marks; i++)
     visit_mark(*(const dispatch::Mark *)of_marks[i].owner, result_of(&of_marks[i]), handle_of(&of_marks[i].ctid));
+  for (int i = n_free; i < n; i++)
+    visit_event((InFlightEvent **)events[i].owner, result_of(&events[i]));
 }
 
 void ClaimTable::write_marks(std::span<const dispatch::MarkToWrite> marks) {

@@ -1,6 +1,6 @@
 /*
  * record.cpp: runs rounds of recording (dispatch/round/record_round.h) with this server as their port, and counts
- * what was recorded. Own commits are asynchronous: a crash that forgets one makes its events be sent again, which
+ * what was recorded. Own commits are asynchronous: if a crash loses one, its events are sent again, which
  * at-least-once allows.
  */
 #include "server/record/record.h"

@@ -19,10 +19,6 @@ using dispatch::ShardSet;
 
 static const int SHARD_SET_TEXT = dispatch::SHARDS / 4 + 1;
 
-bool shard_is_mine(const WorkerSink *sink, int shard) {
-  return sink ? sink->shards.may_claim(shard) : dispatcher().shards.mine().has(shard);
-}
-
 /* Forgets blocked keys in shards that this worker neither owns nor drains. */
 static void forget_unknown_keys(void) {
   int n;

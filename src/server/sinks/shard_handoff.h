@@ -6,19 +6,13 @@
 
 #include "server/base/clock.h"
 
-#include "dispatch/shard_set.h"
-
 struct WorkerSink;
-
-/* May this worker claim events of the shard for this sink? (NULL: is the shard its own?) */
-bool shard_is_mine(const struct WorkerSink *sink, int shard);
 
 /* Adds a new sink to the shards of this worker. Takes the lock. */
 void shards_add_sink(struct WorkerSink *sink);
 
 /* Gives away the shards of other workers, and takes free shards of this one. Returns true when a sink has gained
- * shards. These are fresh until a round has read their blocked keys. Outside a
- * transaction; takes the lock. */
+ * shards. These are fresh until a round has read their blocked keys. Outside a transaction; takes the lock. */
 bool shards_follow(Moment now);
 
 /* When to call shards_follow() again if nothing else happens. */

@@ -13,11 +13,6 @@ void sink_cursor_restart(WorkerSink *sink) {
   low_watermark_tell(sink);
 }
 
-void sink_cursor_rewind(WorkerSink *sink, int64 position) {
-  sink->cursor->rewind(position);
-  low_watermark_tell(sink);
-}
-
 void low_watermark_lower(WorkerSink *sink, int64 position) {
   sink->cursor->lower_watermark(position);
   low_watermark_tell(sink);

@@ -1,6 +1,6 @@
 /*
- * sink_cursor.h: sets a sink's cursor back (dispatch/sink_cursor.h), and publishes its low watermark, which views
- * read: at once when it has become lower.
+ * sink_cursor.h: lets a sink's cursor begin anew (dispatch/sink_cursor.h), and publishes its low watermark, which
+ * views read: at once when it has become lower.
  */
 #pragma once
 
@@ -8,9 +8,6 @@
 
 /* The scan of the sink restarts from the first row. */
 void sink_cursor_restart(WorkerSink *sink);
-
-/* The row of this sink at this position was skipped, and must be read again. */
-void sink_cursor_rewind(WorkerSink *sink, int64 position);
 
 /* A row of the sink is or will be pending at this position: lowers the low watermark to it. */
 void low_watermark_lower(WorkerSink *sink, int64 position);

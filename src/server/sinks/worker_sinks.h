@@ -38,6 +38,9 @@ struct WorkerSink : SinkName, dispatch::RoundSink { /* the hash key first */
   int max_batch;
 };
 
+/* A hash key stands at the beginning of its entry, and entries are zeroed memory. */
+static_assert(sizeof(SinkName) == NAMEDATALEN && std::is_trivially_copyable_v<WorkerSink>);
+
 /* Starts a probe with the sink's options, whether it is open or not; `topics` as in ob_probe_start(). NULL with
  * *error filled when that fails. */
 ob_probe *worker_sink_probe(const WorkerSink *sink, int timeout_ms, bool send, const char *topics, ob_error *error);

@@ -13,7 +13,7 @@ extern "C" {
 
 typedef struct VisitReceiver {
   DestReceiver receiver; /* must be the first member: the executor's type for this object */
-  RowVisitor visit;
+  SlotVisitor visit;
   void *context;
 } VisitReceiver;
 
@@ -30,7 +30,7 @@ static void receive_nothing(DestReceiver *) {}
 
 static void receive_startup(DestReceiver *, int, TupleDesc) {}
 
-static uint64 run(Statement *statement, const Datum *values, bool read_only, RowVisitor visit, void *context) {
+static uint64 run(Statement *statement, const Datum *values, bool read_only, SlotVisitor visit, void *context) {
   VisitReceiver receiver = {
       {receive_row, receive_startup, receive_nothing, receive_nothing, DestNone}, visit, context};
   SPIExecuteOptions options;
@@ -59,14 +59,14 @@ static uint64 run(Statement *statement, const Datum *values, bool read_only, Row
   return SPI_processed;
 }
 
-void statement_read(Statement *statement, const Datum *values, Snapshot snapshot, RowVisitor visit, void *context) {
+void statement_read(Statement *statement, const Datum *values, Snapshot snapshot, SlotVisitor visit, void *context) {
   /* A read-only SPI statement uses the active snapshot. */
   PushActiveSnapshot(snapshot != InvalidSnapshot ? snapshot : GetTransactionSnapshot());
   run(statement, values, true, visit, context);
   PopActiveSnapshot();
 }
 
-uint64 statement_write(Statement *statement, const Datum *values, RowVisitor visit, void *context) {
+uint64 statement_write(Statement *statement, const Datum *values, SlotVisitor visit, void *context) {
   return run(statement, values, false, visit, context);
 }
 

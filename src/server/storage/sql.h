@@ -27,17 +27,17 @@ template <Oid... TYPES> constexpr Statement make_statement(const char *sql) {
 }
 
 /* Called for each row; returning false ends the statement early. The row's values are valid until it returns. */
-typedef bool (*RowVisitor)(TupleTableSlot *row, void *context);
+typedef bool (*SlotVisitor)(TupleTableSlot *row, void *context);
 
 /* Runs a read-only statement with this snapshot (InvalidSnapshot: the transaction's) and passes every row to `visit`.
  * In SPI.
  */
-void statement_read(Statement *statement, const Datum *values, Snapshot snapshot, RowVisitor visit, void *context);
+void statement_read(Statement *statement, const Datum *values, Snapshot snapshot, SlotVisitor visit, void *context);
 
 /* Runs a statement that writes or locks, and passes the rows that it returns to `visit`, which may be NULL. Returns
  * the number of rows that it processed. In SPI.
  */
-uint64 statement_write(Statement *statement, const Datum *values, RowVisitor visit, void *context);
+uint64 statement_write(Statement *statement, const Datum *values, SlotVisitor visit, void *context);
 
 /* Returns the number of the column with this name. `known` caches it for the next row; it is checked against the
  * name. */
