@@ -29,7 +29,7 @@ class NoMoreFiles {
 public:
   explicit NoMoreFiles(rlim_t free = 0) {
     getrlimit(RLIMIT_NOFILE, &before_);
-    rlim_t highest = 0;
+    rlim_t highest = 4 * free; /* the last quarter of the descriptors is for the server */
     for (auto &entry : std::filesystem::directory_iterator("/proc/self/fd"))
       highest = std::max<rlim_t>(highest, std::stoul(entry.path().filename()));
     while (true) {  // the gaps below it

@@ -246,8 +246,9 @@ void Runner::count_failure(ob_reason reason) {
   n_failures_++;
 }
 
-ob_outcome Runner::on_completion(const Completion &completion, Time now) {
+ob_outcome Runner::on_completion(Completion &completion, Time now) {
   outstanding_--;
+  completion.retry_after_ms = std::min<int64_t>(completion.retry_after_ms, config_->longest_delay().count());
   bool was_open = breaker_.is_open(), of_the_sink = blames_sink(completion.outcome);
   ob_outcome outcome = until_memory([&] { return breaker_.on_result(completion, now); });
   failed_tries_ += of_the_sink || completion.outcome == Outcome::Retry;
@@ -259,13 +260,12 @@ ob_outcome Runner::on_completion(const Completion &completion, Time now) {
   return outcome;
 }
 
-/* Bounds the delay that a peer has asked for: a shorter one than a second would use up all attempts at once. */
+/* The delay that a peer has asked for. A shorter one than a second would use up all attempts at once. */
 int64_t Runner::delay_ms(const Completion &completion, ob_outcome outcome) const {
   constexpr int64_t shortest_ms = 1000;
-  const int64_t asked_ms = std::min<int64_t>(completion.retry_after_ms, config_->longest_delay().count());
-  if (outcome == OB_RETRY && asked_ms < shortest_ms)
+  if (outcome == OB_RETRY && completion.retry_after_ms < shortest_ms)
     return -1;
-  return outcome == OB_DEFERRED && asked_ms < 0 ? breaker_.defer_ms() : asked_ms;
+  return outcome == OB_DEFERRED && completion.retry_after_ms < 0 ? breaker_.defer_ms() : completion.retry_after_ms;
 }
 
 void Runner::on_sent(uint64_t ticket, Time now) {
