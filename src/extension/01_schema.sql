@@ -1,7 +1,9 @@
--- The schemas are members of the extension: DROP EXTENSION takes them along, and nobody has put functions into them before.
--- PostgreSQL refuses the statements where such a schema exists and is not the extension's.
--- The schema is a member of the extension, which itself is in pg_catalog, so DROP EXTENSION drops the schema too.
+-- The schemas are members of the extension, which itself is in pg_catalog: DROP EXTENSION drops them too. PostgreSQL
+-- refuses these statements if such a schema exists and is not the extension's, so the schemas contain no functions of
+-- other owners.
 CREATE SCHEMA IF NOT EXISTS outbox;
-COMMENT ON SCHEMA outbox IS 'The objects that applications and operators use: functions to call, tables and views to read.';
+COMMENT ON SCHEMA outbox IS
+  'The objects that applications and operators use: functions to call, tables and views to read.';
 CREATE SCHEMA IF NOT EXISTS outbox_internal;
-COMMENT ON SCHEMA outbox_internal IS 'Internals of the extension outbox, used by its functions and its worker. Not for other use.';
+COMMENT ON SCHEMA outbox_internal IS
+  'Internals of the extension outbox, used by its functions and its worker. Not for other use.';

@@ -1,11 +1,12 @@
--- First: the library must not be older than these declarations of its functions. After an update of the package the
--- server runs the former one until it is restarted.
+-- This part comes first: the library must not be older than these declarations of its functions. After an update of
+-- the package, the server runs the former library until it is restarted.
 DO $$
 BEGIN
   CREATE OR REPLACE FUNCTION outbox_internal.library_version() RETURNS text LANGUAGE c STABLE PARALLEL SAFE
   SET search_path = pg_catalog, pg_temp
   AS 'MODULE_PATHNAME', 'outbox_library_version';
-  IF string_to_array(outbox_internal.library_version(), '.')::integer[] < string_to_array('@VERSION@', '.')::integer[] THEN
+  IF string_to_array(outbox_internal.library_version(), '.')::integer[]
+     < string_to_array('@VERSION@', '.')::integer[] THEN
     RAISE undefined_function;
   END IF;
 EXCEPTION WHEN undefined_function THEN
@@ -17,18 +18,23 @@ END
 $$;
 COMMENT ON FUNCTION outbox_internal.library_version() IS 'The version of the library that the server has loaded.';
 
-CREATE OR REPLACE FUNCTION outbox_internal.grant_privilege(statement text) RETURNS void LANGUAGE c VOLATILE PARALLEL UNSAFE STRICT
+CREATE OR REPLACE FUNCTION outbox_internal.grant_privilege(statement text) RETURNS void
+LANGUAGE c VOLATILE PARALLEL UNSAFE STRICT
 SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_grant_privilege';
 COMMENT ON FUNCTION outbox_internal.grant_privilege(text) IS
-  'For install and upgrade scripts: runs a GRANT as if a user gave it, so that users'' rights on the same object stay theirs and remain in their dumps.';
+  'For install and upgrade scripts: runs a GRANT as if a user gave it, so that users'' rights on the same object '
+  'stay theirs and remain in their dumps.';
 
-CREATE OR REPLACE FUNCTION outbox_internal.counted(n bigint, one text, many text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
+CREATE OR REPLACE FUNCTION outbox_internal.counted(n bigint, one text, many text) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
 SET search_path = pg_catalog, pg_temp
 AS $$ SELECT counted.n || ' ' || CASE counted.n WHEN 1 THEN counted.one ELSE counted.many END $$;
-COMMENT ON FUNCTION outbox_internal.counted(bigint, text, text) IS 'For messages: a number with its noun in singular or plural.';
+COMMENT ON FUNCTION outbox_internal.counted(bigint, text, text) IS
+  'For messages: a number with its noun in singular or plural.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.announce() RETURNS void LANGUAGE c VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_announce';
-COMMENT ON FUNCTION outbox_internal.announce() IS 'Tells the launcher at commit to start workers for this database. Install and upgrade scripts call it.';
+COMMENT ON FUNCTION outbox_internal.announce() IS
+  'Tells the launcher at commit to start workers for this database. Install and upgrade scripts call it.';
