@@ -1,11 +1,13 @@
--- The ways in: outbox.enqueue() and the triggers that every INSERT, UPDATE and DELETE of events passes.
--- A text parameter for a jsonb, uuid or time column is refused by the parser, before any trigger. Casts of ours would let it through, but would belong to
--- the whole database: docs/enqueue.md has two statements for those who need them.
--- UPDATE ... SET sent_at = now() alone marks an event as sent, because many pollers know no status: it would be delivered once more otherwise.
+-- Enqueuing: outbox.enqueue(), and the triggers of every INSERT, UPDATE and DELETE of events.
+-- A text parameter for a jsonb, uuid or time column is refused by the parser, before any trigger. Casts of ours would
+-- let it through, but would belong to the whole database: docs/enqueue.md has the statements for two such casts.
+-- UPDATE ... SET sent_at = now() alone marks an event as sent, because many pollers have no column status: otherwise
+-- it would be delivered once more.
 
--- One for each type that a key and a payload come in: json and text are what drivers send. The parser takes an untyped
--- literal or parameter for text, also beside jsonb headers (that one is for them alone: without headers two would fit).
--- For a payload of another type an error says which call would do.
+-- One function for each type of key and payload: drivers send json and text. The parser takes an untyped literal or
+-- parameter for text, also beside jsonb headers. In the function for text with jsonb headers these have no default:
+-- otherwise two functions would fit a call without headers. For a payload of another type, the error says which call
+-- to use.
 DO $body$
 DECLARE
   key text;
@@ -14,7 +16,8 @@ DECLARE
   suffix text;
 BEGIN
   FOR json, headers, suffix IN
-    VALUES ('jsonb', 'jsonb', ''), ('json', 'json', '_from_text'), ('text', 'text', '_from_text'), ('text', 'jsonb', '_of_any'), ('anyelement', 'jsonb', '_of_any')
+    VALUES ('jsonb', 'jsonb', ''), ('json', 'json', '_from_text'), ('text', 'text', '_from_text'),
+           ('text', 'jsonb', '_of_any'), ('anyelement', 'jsonb', '_of_any')
   LOOP
     FOREACH key IN ARRAY ARRAY['text', 'bigint', 'uuid'] LOOP
       EXECUTE format($$
@@ -25,10 +28,14 @@ BEGIN
         ) RETURNS uuid LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
         AS 'MODULE_PATHNAME', 'outbox_enqueue_%1$s%4$s' $$,
         key, json, headers, suffix, CASE WHEN json = 'text' AND headers = 'jsonb' THEN '' ELSE ' DEFAULT NULL' END);
-      EXECUTE format('COMMENT ON FUNCTION outbox.enqueue(text, %1$s, text, %2$s, %3$s, text, text, timestamptz, text, uuid) IS %4$L', key, json, headers,
-        'Enqueues an event in the current transaction and returns its id. The payload and the headers are jsonb, json, or JSON as text. For an event without a key, use '
-        'partition_key => ''''. With a known dedup_key it adds no event and returns the first event''s id. Needs USAGE on schema outbox, and no right on its tables; naming a '
-        'sink needs USAGE on that foreign server.');
+      EXECUTE format(
+        'COMMENT ON FUNCTION '
+        'outbox.enqueue(text, %1$s, text, %2$s, %3$s, text, text, timestamptz, text, uuid) IS %4$L',
+        key, json, headers,
+        'Enqueues an event in the current transaction and returns its id. The payload and the headers are jsonb, '
+        'json, or JSON as text. For an event without a key, use partition_key => ''''. With a known dedup_key it '
+        'adds no event and returns the first event''s id. Needs USAGE on schema outbox, and no right on its tables; '
+        'naming a sink needs USAGE on that foreign server.');
     END LOOP;
   END LOOP;
 END
@@ -41,7 +48,8 @@ CREATE OR REPLACE FUNCTION outbox.enqueue_bytes(
 ) RETURNS uuid LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_enqueue_bytes_text';
 COMMENT ON FUNCTION outbox.enqueue_bytes(text, text, text, bytea, text, jsonb, text, text, timestamptz, text, uuid) IS
-  'Enqueues an event like outbox.enqueue(), with a body of raw bytes (Avro, Protobuf) and its media type. The bytes are sent exactly as given.';
+  'Enqueues an event like outbox.enqueue(), with a body of raw bytes (Avro, Protobuf) and its media type. The bytes '
+  'are sent exactly as given.';
 
 CREATE OR REPLACE FUNCTION outbox.enqueue_bytes(
   aggregate_type text, aggregate_id bigint, event_type text, payload bytea, content_type text,
@@ -49,8 +57,10 @@ CREATE OR REPLACE FUNCTION outbox.enqueue_bytes(
   available_at timestamptz DEFAULT NULL, sink text DEFAULT NULL, id uuid DEFAULT NULL
 ) RETURNS uuid LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_enqueue_bytes_bigint';
-COMMENT ON FUNCTION outbox.enqueue_bytes(text, bigint, text, bytea, text, jsonb, text, text, timestamptz, text, uuid) IS
-  'Enqueues an event like outbox.enqueue(), with a body of raw bytes (Avro, Protobuf) and its media type. The bytes are sent exactly as given.';
+COMMENT ON FUNCTION outbox.enqueue_bytes(
+  text, bigint, text, bytea, text, jsonb, text, text, timestamptz, text, uuid) IS
+  'Enqueues an event like outbox.enqueue(), with a body of raw bytes (Avro, Protobuf) and its media type. The bytes '
+  'are sent exactly as given.';
 
 CREATE OR REPLACE FUNCTION outbox.enqueue_bytes(
   aggregate_type text, aggregate_id uuid, event_type text, payload bytea, content_type text,
@@ -59,52 +69,64 @@ CREATE OR REPLACE FUNCTION outbox.enqueue_bytes(
 ) RETURNS uuid LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_enqueue_bytes_uuid';
 COMMENT ON FUNCTION outbox.enqueue_bytes(text, uuid, text, bytea, text, jsonb, text, text, timestamptz, text, uuid) IS
-  'Enqueues an event like outbox.enqueue(), with a body of raw bytes (Avro, Protobuf) and its media type. The bytes are sent exactly as given.';
+  'Enqueues an event like outbox.enqueue(), with a body of raw bytes (Avro, Protobuf) and its media type. The bytes '
+  'are sent exactly as given.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.events_before_insert() RETURNS trigger LANGUAGE c
 AS 'MODULE_PATHNAME', 'outbox_events_before_insert';
 COMMENT ON FUNCTION outbox_internal.events_before_insert() IS
-  'Trigger of outbox.events: fills in missing columns, refuses events that can never be sent, routes to the sinks and draws the position.';
+  'Trigger of outbox.events: fills in missing columns, refuses events that can never be sent, routes to the sinks '
+  'and draws the position.';
 
-CREATE OR REPLACE FUNCTION outbox_internal.events_before_update() RETURNS trigger LANGUAGE c SET search_path = pg_catalog, pg_temp
+CREATE OR REPLACE FUNCTION outbox_internal.events_before_update() RETURNS trigger
+LANGUAGE c SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_events_before_update';
 COMMENT ON FUNCTION outbox_internal.events_before_update() IS
   'Trigger of outbox.events: checks a user''s change as a new event would be checked.';
 
-CREATE OR REPLACE FUNCTION outbox_internal.events_after_update() RETURNS trigger LANGUAGE c SET search_path = pg_catalog, pg_temp
+CREATE OR REPLACE FUNCTION outbox_internal.events_after_update() RETURNS trigger
+LANGUAGE c SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_events_after_update';
 COMMENT ON FUNCTION outbox_internal.events_after_update() IS
   'Trigger of outbox.events: makes the worker read a pending event again that a user changed.';
 
-CREATE OR REPLACE FUNCTION outbox_internal.events_after_delete() RETURNS trigger LANGUAGE c SET search_path = pg_catalog, pg_temp
+CREATE OR REPLACE FUNCTION outbox_internal.events_after_delete() RETURNS trigger
+LANGUAGE c SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_events_after_delete';
 COMMENT ON FUNCTION outbox_internal.events_after_delete() IS
   'Trigger of outbox.events: frees the dedup key of a cancelled event, and the events that waited behind it.';
 
--- The WHEN clauses keep the worker's bulk DELETEs, and changes that do not matter, out of the triggers.
+-- The WHEN clauses keep the worker's bulk DELETEs, and changes without an effect on delivery, out of the triggers.
 CREATE OR REPLACE TRIGGER events_before_insert BEFORE INSERT ON outbox.events
   FOR EACH ROW EXECUTE FUNCTION outbox_internal.events_before_insert();
 -- By columns: a WHEN clause that compares them would have to read a TOAST value, which may be damaged.
 CREATE OR REPLACE TRIGGER events_before_update BEFORE UPDATE
-  OF status, sink, created_at, sent_at, attempts, aggregate_type, aggregate_id, event_type, payload, payload_bytes, headers, content_type, dedup_key, partition_key,
-     position, xact, origin, blocked_by, overtaken_by, redrive_late, application, acknowledgement ON outbox.events
+  OF status, sink, created_at, sent_at, attempts, aggregate_type, aggregate_id, event_type, payload, payload_bytes,
+     headers, content_type, dedup_key, partition_key, position, xact, origin, blocked_by, overtaken_by, redrive_late,
+     application, acknowledgement
+  ON outbox.events
   FOR EACH ROW EXECUTE FUNCTION outbox_internal.events_before_update();
 CREATE OR REPLACE TRIGGER events_after_update AFTER UPDATE ON outbox.events
   FOR EACH ROW WHEN (
-    OLD.sink IS DISTINCT FROM NEW.sink OR OLD.available_at IS DISTINCT FROM NEW.available_at OR OLD.status IS DISTINCT FROM NEW.status
-    OR OLD.last_attempt_at IS DISTINCT FROM NEW.last_attempt_at OR OLD.blocked_by IS DISTINCT FROM NEW.blocked_by
-    OR OLD.position IS DISTINCT FROM NEW.position OR OLD.origin IS DISTINCT FROM NEW.origin
+    OLD.sink IS DISTINCT FROM NEW.sink
+    OR OLD.available_at IS DISTINCT FROM NEW.available_at
+    OR OLD.status IS DISTINCT FROM NEW.status
+    OR OLD.last_attempt_at IS DISTINCT FROM NEW.last_attempt_at
+    OR OLD.blocked_by IS DISTINCT FROM NEW.blocked_by
+    OR OLD.position IS DISTINCT FROM NEW.position
+    OR OLD.origin IS DISTINCT FROM NEW.origin
     OR OLD.partition_key IS DISTINCT FROM NEW.partition_key)
   EXECUTE FUNCTION outbox_internal.events_after_update();
--- One that waits may be what a sink takes now.
-CREATE OR REPLACE TRIGGER events_after_update_of_waiting AFTER UPDATE OF headers, aggregate_type, event_type ON outbox.events
+-- After the change of an event that waits for a sink, a sink may take it.
+CREATE OR REPLACE TRIGGER events_after_update_of_waiting
+  AFTER UPDATE OF headers, aggregate_type, event_type ON outbox.events
   FOR EACH ROW WHEN (NEW.sink IS NULL) EXECUTE FUNCTION outbox_internal.events_after_update();
 CREATE OR REPLACE TRIGGER events_after_delete AFTER DELETE ON outbox.events
   FOR EACH ROW WHEN (OLD.last_attempt_at IS NOT NULL OR OLD.dedup_key IS NOT NULL OR OLD.status = 'FAILED')
   EXECUTE FUNCTION outbox_internal.events_after_delete();
 
--- Always: also for what a subscription or a restore writes with session_replication_role = replica. A row that no trigger
--- saw would have no position, and a change that none saw would stay behind the worker's cursor.
+-- ENABLE ALWAYS: also for rows that a subscription or a restore writes with session_replication_role = replica.
+-- Without the triggers, a row would have no position, and a changed event would stay behind the worker's cursor.
 ALTER TABLE outbox.events ENABLE ALWAYS TRIGGER events_before_insert;
 ALTER TABLE outbox.events ENABLE ALWAYS TRIGGER events_before_update;
 ALTER TABLE outbox.events ENABLE ALWAYS TRIGGER events_after_update;
@@ -115,9 +137,11 @@ CREATE OR REPLACE FUNCTION outbox.route_waiting() RETURNS bigint LANGUAGE c VOLA
   SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_route_waiting';
 COMMENT ON FUNCTION outbox.route_waiting() IS
-  'Routes at most 1000 events that waited for a sink and that a sink takes now. Returns their number; 0 when none is left. The worker calls it when sinks change.';
+  'Routes at most 1000 events that waited for a sink and that a sink takes now. Returns their number; 0 when none '
+  'is left. The worker calls it when sinks change.';
 
-CREATE OR REPLACE FUNCTION outbox_internal.has_taker(aggregate_type text, event_type text, headers jsonb) RETURNS boolean LANGUAGE c STABLE PARALLEL RESTRICTED
+CREATE OR REPLACE FUNCTION outbox_internal.has_taker(aggregate_type text, event_type text, headers jsonb)
+RETURNS boolean LANGUAGE c STABLE PARALLEL RESTRICTED
   SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_has_taker';
 COMMENT ON FUNCTION outbox_internal.has_taker(text, text, jsonb) IS
@@ -125,6 +149,7 @@ COMMENT ON FUNCTION outbox_internal.has_taker(text, text, jsonb) IS
 
 COMMENT ON COLUMN outbox_internal.dedup.dedup_key IS 'The key as the producer gave it.';
 COMMENT ON COLUMN outbox_internal.dedup.event_id IS 'The event that the key names.';
-COMMENT ON COLUMN outbox_internal.dedup.created_at IS 'The time since which the key names that event; after outbox.dedup_window it may name another.';
+COMMENT ON COLUMN outbox_internal.dedup.created_at IS
+  'The time since which the key names that event; after outbox.dedup_window it may name another.';
 COMMENT ON COLUMN outbox_internal.rescan_queue.position IS 'The position of the event to read again.';
 COMMENT ON COLUMN outbox_internal.rescan_queue.xact IS 'The transaction that added the row.';
