@@ -1,21 +1,24 @@
--- A view with the columns and words of an application's own outbox table, for programs whose statements cannot change.
--- The view is a plain SELECT from outbox.events, so FOR UPDATE SKIP LOCKED locks the events' rows. If each column is one of outbox.events as it is,
--- PostgreSQL passes INSERT, UPDATE and DELETE on. Otherwise a trigger function in the view's schema does, and finds the row by its position.
--- security_invoker, and no SECURITY DEFINER: a user of the view needs the rights on outbox.events.
--- This is one function, because a role that was granted EXECUTE has no USAGE on outbox_internal, and the view must belong to that role.
+-- A view with the columns and words of an application's own outbox table, for programs whose statements cannot
+-- change. The view is a plain SELECT from outbox.events, so FOR UPDATE SKIP LOCKED locks the events' rows. If each
+-- column is one of outbox.events as it is, PostgreSQL passes INSERT, UPDATE and DELETE on. Otherwise a trigger
+-- function in the view's schema does, and finds the row by its position. The view is security_invoker, and the
+-- function is not SECURITY DEFINER: a user of the view needs the rights on outbox.events.
+-- This is one function, because a role that was granted EXECUTE has no USAGE on outbox_internal, and the view must
+-- belong to that role.
 
 CREATE OR REPLACE FUNCTION outbox.create_view(
   view text, columns json, statuses text[] DEFAULT '{PENDING,SENT,FAILED}', aggregate_type text DEFAULT NULL
 ) RETURNS regclass LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $body$
 DECLARE
-  plain text[] := '{id,aggregate_type,aggregate_id,event_type,payload,payload_bytes,content_type,headers,partition_key,dedup_key,seq,created_at,attempts,last_error,sent_at,last_attempt_at,sink,status}';
+  plain text[] := '{id,aggregate_type,aggregate_id,event_type,payload,payload_bytes,content_type,headers,'
+                  'partition_key,dedup_key,seq,created_at,attempts,last_error,sent_at,last_attempt_at,sink,status}';
   path text[] := parse_ident(view);
   part record;                              -- a column of the view
   field text;                               -- the column of outbox.events that it writes; NULL: it is only read
   reading text;
   writing text;
-  filling text;                             -- what it shows after an INSERT without it
+  filling text;                             -- its value after an INSERT without it
   has_trigger boolean := aggregate_type IS NOT NULL;
   readings text[] := '{}';
   fields text[] := '{}';
@@ -24,7 +27,7 @@ DECLARE
   twice text;
   checks text := '';
   fillings text := '';
-  drawn text[] := '{}';                     -- what the server draws, and an INSERT returns
+  drawn text[] := '{}';                     -- columns that the server fills in and an INSERT returns
   drawn_into text[] := '{}';
   payload text;
   number text;                              -- the column with the position
@@ -32,15 +35,19 @@ DECLARE
   writer text;
 BEGIN
   IF cardinality(path) IS DISTINCT FROM 2 THEN
-    RAISE EXCEPTION 'the name of the view must have a schema' USING ERRCODE = 'invalid_parameter_value', HINT = 'Write it as public.outbox_events.';
+    RAISE EXCEPTION 'the name of the view must have a schema' USING ERRCODE = 'invalid_parameter_value',
+      HINT = 'Write it as public.outbox_events.';
   ELSIF cardinality(statuses) IS DISTINCT FROM 3 OR (SELECT count(DISTINCT w) FROM unnest(statuses) AS w) <> 3 THEN
     RAISE EXCEPTION 'statuses must be three different words' USING ERRCODE = 'invalid_parameter_value',
-      HINT = 'Give the application''s words for pending, sent and failed, in this order, such as ''{NEW,SENT,ERROR}''.';
+      HINT = 'Give the application''s words for pending, sent and failed, in this order, '
+             'such as ''{NEW,SENT,ERROR}''.';
   END IF;
 
   FOR part IN
     SELECT c.key AS name, s[1] AS meaning, s[2] AS type
-    FROM json_each_text(columns) WITH ORDINALITY AS c, regexp_match(c.value, '^\s*(\S+)(?:\s+(\S.*))?$') AS s ORDER BY c.ordinality
+    FROM json_each_text(columns) WITH ORDINALITY AS c,
+         regexp_match(c.value, '^\s*(\S+)(?:\s+(\S.*))?$') AS s
+    ORDER BY c.ordinality
   LOOP
     field := part.meaning;
     reading := 'e.' || part.meaning;
@@ -57,13 +64,19 @@ BEGIN
         filling := quote_literal(statuses[1]);
         IF statuses <> '{PENDING,SENT,FAILED}' THEN
           has_trigger := true;
-          reading := format('CASE e.status WHEN ''PENDING'' THEN %L WHEN ''SENT'' THEN %L WHEN ''FAILED'' THEN %L END', VARIADIC statuses);
-          writing := format('CASE NEW.%I::text WHEN %L THEN ''PENDING'' WHEN %L THEN ''SENT'' WHEN %L THEN ''FAILED'' END', VARIADIC part.name || statuses);
+          reading := format(
+            'CASE e.status WHEN ''PENDING'' THEN %L WHEN ''SENT'' THEN %L WHEN ''FAILED'' THEN %L END',
+            VARIADIC statuses);
+          writing := format(
+            'CASE NEW.%I::text WHEN %L THEN ''PENDING'' WHEN %L THEN ''SENT'' WHEN %L THEN ''FAILED'' END',
+            VARIADIC part.name || statuses);
         END IF;
         checks := format($$
   IF NEW.%1$I::text <> ALL (%2$L::text[]) THEN
-    RAISE EXCEPTION 'the view %% has no status "%%"', TG_RELID::regclass, NEW.%1$I USING ERRCODE = 'check_violation', DETAIL = %3$L,
-      HINT = 'To lease events, use SELECT ... FOR UPDATE SKIP LOCKED, or outbox.claim() of a sink of kind outbox_manual.';
+    RAISE EXCEPTION 'the view %% has no status "%%"', TG_RELID::regclass, NEW.%1$I
+      USING ERRCODE = 'check_violation', DETAIL = %3$L,
+      HINT = 'To lease events, use SELECT ... FOR UPDATE SKIP LOCKED, '
+             'or outbox.claim() of a sink of kind outbox_manual.';
   END IF;$$, part.name, statuses, format('Its statuses are %s.', array_to_string(statuses, ', ')));
       WHEN 'available_at' THEN
         has_trigger := true;
@@ -89,8 +102,10 @@ BEGIN
         number := part.name;
       ELSE
         IF part.meaning IS NULL OR part.meaning <> ALL (plain) THEN
-          RAISE EXCEPTION 'column "%" has no known meaning', part.name USING ERRCODE = 'invalid_parameter_value', DETAIL = format('The meaning is "%s".', part.meaning),
-            HINT = format('Give one of %s, available_at, retry_at, sent, updated_at, position.', array_to_string(plain, ', '));
+          RAISE EXCEPTION 'column "%" has no known meaning', part.name USING ERRCODE = 'invalid_parameter_value',
+            DETAIL = format('The meaning is "%s".', part.meaning),
+            HINT = format('Give one of %s, available_at, retry_at, sent, updated_at, position.',
+                          array_to_string(plain, ', '));
         END IF;
     END CASE;
     IF part.type IS NOT NULL THEN
@@ -106,19 +121,26 @@ BEGIN
       twice := field;
     END IF;
     IF part.type IS NOT NULL THEN
-      writing := format('%s::%s', writing, (SELECT a.atttypid::regtype FROM pg_attribute AS a WHERE a.attrelid = 'outbox.events'::regclass AND a.attname = field));
+      writing := format('%s::%s', writing, (
+        SELECT a.atttypid::regtype FROM pg_attribute AS a
+        WHERE a.attrelid = 'outbox.events'::regclass AND a.attname = field));
     END IF;
     fields := fields || field;
     inserts := inserts || writing;
-    updates := updates || format('%1$I = CASE WHEN NEW.%2$I%3$s IS DISTINCT FROM OLD.%2$I%3$s THEN %4$s ELSE e.%1$I END', field, part.name,
-                                 CASE WHEN part.type::regtype = 'json'::regtype THEN '::text' END, writing); -- json has no operator for equality
+    updates := updates || format(
+      '%1$I = CASE WHEN NEW.%2$I%3$s IS DISTINCT FROM OLD.%2$I%3$s THEN %4$s ELSE e.%1$I END',
+      field, part.name,
+      CASE WHEN part.type::regtype = 'json'::regtype THEN '::text' END, -- json has no operator for equality
+      writing);
   END LOOP;
 
   IF NOT 'event_type' = ANY (fields) THEN
-    RAISE EXCEPTION 'no column of the view has the meaning event_type' USING ERRCODE = 'invalid_parameter_value', HINT = 'Sinks route and name events by their type.';
+    RAISE EXCEPTION 'no column of the view has the meaning event_type' USING ERRCODE = 'invalid_parameter_value',
+      HINT = 'Sinks route and name events by their type.';
   ELSIF NOT 'aggregate_type' = ANY (fields) THEN
     IF aggregate_type IS NULL THEN
-      RAISE EXCEPTION 'no column of the view has the meaning aggregate_type' USING ERRCODE = 'invalid_parameter_value',
+      RAISE EXCEPTION 'no column of the view has the meaning aggregate_type'
+        USING ERRCODE = 'invalid_parameter_value',
         HINT = 'Give the aggregate type of all events of the view: aggregate_type => ''Order''.';
     END IF;
     fields := fields || 'aggregate_type'::text;
@@ -126,25 +148,31 @@ BEGIN
   END IF;
   IF has_trigger AND twice IS NOT NULL THEN
     RAISE EXCEPTION 'two columns of the view have the meaning %', twice USING ERRCODE = 'invalid_parameter_value',
-      HINT = 'Name one of them, or leave out available_at, sent, updated_at, position, other statuses and types: then both may stay.';
+      HINT = 'Name one of them, or leave out available_at, sent, updated_at, position, other statuses and types: '
+             'then both may stay.';
   END IF;
   IF has_trigger AND number IS NULL THEN
     number := 'position';
     readings := readings || 'e.position'::text;
   END IF;
-  EXECUTE format('CREATE VIEW %I.%I WITH (security_invoker = true) AS SELECT %s FROM outbox.events AS e', path[1], path[2], array_to_string(readings, ', '));
+  EXECUTE format('CREATE VIEW %I.%I WITH (security_invoker = true) AS SELECT %s FROM outbox.events AS e',
+                 path[1], path[2], array_to_string(readings, ', '));
   made := format('%I.%I', path[1], path[2])::regclass;
-  EXECUTE format('COMMENT ON VIEW %s IS %L', made, 'The events of outbox.events in the form of an earlier outbox table. Made by outbox.create_view().');
+  EXECUTE format('COMMENT ON VIEW %s IS %L', made,
+                 'The events of outbox.events in the form of an earlier outbox table. Made by outbox.create_view().');
   IF has_trigger THEN
     writer := format('%I.%I', path[1], left(path[2], 57) || '_write');
-    EXECUTE format('CREATE FUNCTION %s() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS %L', writer, format($$
+    EXECUTE format(
+      'CREATE FUNCTION %s() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS %L',
+      writer, format($$
 DECLARE
   present record;
 BEGIN%1$s
   IF TG_OP = 'INSERT' THEN
     IF NEW.%2$I IS NOT NULL THEN
       RAISE EXCEPTION 'cannot insert a value into column "%%"', %10$L USING ERRCODE = 'generated_always',
-        DETAIL = 'The server draws it: it is the place of the event in the order of delivery.', HINT = 'Leave the column out.';
+        DETAIL = 'The server draws it: it is the place of the event in the order of delivery.',
+        HINT = 'Leave the column out.';
     END IF;%3$s
     INSERT INTO outbox.events AS e (%4$s)
     VALUES (%5$s)
@@ -163,9 +191,13 @@ BEGIN%1$s
   WHERE e.position = OLD.%2$I
   RETURNING %8$s INTO NEW;
   RETURN NEW;
-END $$, checks, number, fillings, array_to_string(fields, ', '), array_to_string(inserts, ', '), array_to_string(drawn || 'e.position'::text, ', '),
-      array_to_string(drawn_into || format('NEW.%I', number), ', '), array_to_string(readings, ', '), array_to_string(updates, E',\n    '), number));
-    EXECUTE format('CREATE TRIGGER outbox_write INSTEAD OF INSERT OR UPDATE ON %s FOR EACH ROW EXECUTE FUNCTION %s()', made, writer);
+END $$,
+      checks, number, fillings, array_to_string(fields, ', '), array_to_string(inserts, ', '),
+      array_to_string(drawn || 'e.position'::text, ', '),
+      array_to_string(drawn_into || format('NEW.%I', number), ', '),
+      array_to_string(readings, ', '), array_to_string(updates, E',\n    '), number));
+    EXECUTE format('CREATE TRIGGER outbox_write INSTEAD OF INSERT OR UPDATE ON %s FOR EACH ROW EXECUTE FUNCTION %s()',
+                   made, writer);
     IF payload IS NOT NULL THEN -- an explicit NULL is a tombstone
       EXECUTE format('ALTER VIEW %s ALTER COLUMN %I SET DEFAULT ''{}''', made, payload);
     END IF;
@@ -174,4 +206,11 @@ END $$, checks, number, fillings, array_to_string(fields, ', '), array_to_string
 END
 $body$;
 COMMENT ON FUNCTION outbox.create_view(text, json, text[], text) IS
-  'Creates a view of outbox.events for an application whose statements expect an outbox table of its own. The JSON object has the columns of the view in order, each with its meaning: a column of outbox.events (id, aggregate_type, aggregate_id, event_type, payload, payload_bytes, content_type, headers, partition_key, dedup_key, seq, created_at, attempts, status, last_error, sent_at, last_attempt_at, sink, position), available_at (never NULL), retry_at (available_at as it is: NULL means at once), sent (a boolean), or updated_at; after the meaning, a type may follow, such as "payload text". statuses: the words for PENDING, SENT and FAILED. aggregate_type: of every event, if the view has no such column. INSERT, UPDATE, DELETE and FOR UPDATE SKIP LOCKED work on the view, with the rights that its user has on outbox.events.';
+  'Creates a view of outbox.events for an application whose statements expect an outbox table of its own. The JSON '
+  'object has the columns of the view in order, each with its meaning: a column of outbox.events (id, '
+  'aggregate_type, aggregate_id, event_type, payload, payload_bytes, content_type, headers, partition_key, '
+  'dedup_key, seq, created_at, attempts, status, last_error, sent_at, last_attempt_at, sink, position), '
+  'available_at (never NULL), retry_at (available_at as it is: NULL means at once), sent (a boolean), or '
+  'updated_at; after the meaning, a type may follow, such as "payload text". statuses: the words for PENDING, SENT '
+  'and FAILED. aggregate_type: of every event, if the view has no such column. INSERT, UPDATE, DELETE and FOR '
+  'UPDATE SKIP LOCKED work on the view, with the rights that its user has on outbox.events.';
