@@ -1,17 +1,21 @@
--- A sink is a foreign server of one of these wrappers. They have no handler: nothing is read through them, the worker
--- delivers to them. One C function serves every kind: it is told apart by the validator's name, <kind>_validator.
+-- A sink is a foreign server of one of these wrappers. They have no handler: the worker delivers to them, and no
+-- query reads through them. One C function validates every kind, which it knows by the validator's name,
+-- <kind>_validator.
 
-CREATE OR REPLACE FUNCTION outbox_internal.kafka_validator(options text[], catalog oid) RETURNS void LANGUAGE c STRICT SET search_path = pg_catalog, pg_temp
+CREATE OR REPLACE FUNCTION outbox_internal.kafka_validator(options text[], catalog oid) RETURNS void
+LANGUAGE c STRICT SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_validator';
 COMMENT ON FUNCTION outbox_internal.kafka_validator(text[], oid) IS
   'Checks the options of servers and user mappings of outbox_kafka when the DDL runs.';
 
-CREATE OR REPLACE FUNCTION outbox_internal.webhook_validator(options text[], catalog oid) RETURNS void LANGUAGE c STRICT SET search_path = pg_catalog, pg_temp
+CREATE OR REPLACE FUNCTION outbox_internal.webhook_validator(options text[], catalog oid) RETURNS void
+LANGUAGE c STRICT SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_validator';
 COMMENT ON FUNCTION outbox_internal.webhook_validator(text[], oid) IS
   'Checks the options of servers and user mappings of outbox_webhook when the DDL runs.';
 
-CREATE OR REPLACE FUNCTION outbox_internal.manual_validator(options text[], catalog oid) RETURNS void LANGUAGE c STRICT SET search_path = pg_catalog, pg_temp
+CREATE OR REPLACE FUNCTION outbox_internal.manual_validator(options text[], catalog oid) RETURNS void
+LANGUAGE c STRICT SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_validator';
 COMMENT ON FUNCTION outbox_internal.manual_validator(text[], oid) IS
   'Checks the options of servers and user mappings of outbox_manual when the DDL runs.';
@@ -30,10 +34,15 @@ BEGIN
 END
 $$;
 COMMENT ON FOREIGN DATA WRAPPER outbox_kafka IS
-  'Sinks that are Apache Kafka clusters: CREATE SERVER name FOREIGN DATA WRAPPER outbox_kafka OPTIONS (bootstrap_servers ''host:9092''). USAGE on this wrapper lets a role make sinks that receive every event.';
+  'Sinks that are Apache Kafka clusters: CREATE SERVER name FOREIGN DATA WRAPPER outbox_kafka OPTIONS '
+  '(bootstrap_servers ''host:9092''). USAGE on this wrapper lets a role make sinks that receive every event.';
 
 COMMENT ON FOREIGN DATA WRAPPER outbox_webhook IS
-  'Sinks that are HTTP endpoints: CREATE SERVER name FOREIGN DATA WRAPPER outbox_webhook OPTIONS (url ''https://example.com/hooks''), and CREATE USER MAPPING FOR PUBLIC with the secret. USAGE on this wrapper lets a role make sinks that receive every event.';
+  'Sinks that are HTTP endpoints: CREATE SERVER name FOREIGN DATA WRAPPER outbox_webhook OPTIONS (url '
+  '''https://example.com/hooks''), and CREATE USER MAPPING FOR PUBLIC with the secret. USAGE on this wrapper lets a '
+  'role make sinks that receive every event.';
 
 COMMENT ON FOREIGN DATA WRAPPER outbox_manual IS
-  'Sinks whose events your own program claims, with outbox.claim(), outbox.ack() and outbox.nack(): CREATE SERVER name FOREIGN DATA WRAPPER outbox_manual OPTIONS (events ''order.*''). No worker delivers them. USAGE on this wrapper lets a role make sinks that take every event.';
+  'Sinks whose events your own program claims, with outbox.claim(), outbox.ack() and outbox.nack(): CREATE SERVER '
+  'name FOREIGN DATA WRAPPER outbox_manual OPTIONS (events ''order.*''). No worker delivers them. USAGE on this '
+  'wrapper lets a role make sinks that take every event.';

@@ -1,4 +1,5 @@
--- Sinks that were stopped for good: by a user, by a 410, by failing for too long. Their events wait until outbox.resume().
+-- Sinks that were stopped for good: by a user, by a 410, by failing for too long. Their events wait until
+-- outbox.resume().
 
 CREATE TABLE IF NOT EXISTS outbox.stopped_sinks (
   sink text,
@@ -10,10 +11,13 @@ CREATE TABLE IF NOT EXISTS outbox.stopped_sinks (
   CONSTRAINT stopped_sinks_pkey PRIMARY KEY (sink),
   CONSTRAINT stopped_sinks_state_check CHECK (state IN ('paused', 'disabled'))
 );
-COMMENT ON TABLE outbox.stopped_sinks IS 'Sinks that deliver nothing until outbox.resume(): one row per paused or disabled sink. outbox.pause() and the worker write it.';
+COMMENT ON TABLE outbox.stopped_sinks IS
+  'Sinks that deliver nothing until outbox.resume(): one row per paused or disabled sink. outbox.pause() and the '
+  'worker write it.';
 COMMENT ON COLUMN outbox.stopped_sinks.sink IS 'The foreign server.';
 COMMENT ON COLUMN outbox.stopped_sinks.state IS 'paused (by outbox.pause()) or disabled (by the worker).';
-COMMENT ON COLUMN outbox.stopped_sinks.reason IS 'Why the sink was disabled: 410 (the endpoint''s answer) or disable_after (it failed for that time).';
+COMMENT ON COLUMN outbox.stopped_sinks.reason IS
+  'Why the sink was disabled: 410 (the endpoint''s answer) or disable_after (it failed for that time).';
 COMMENT ON COLUMN outbox.stopped_sinks.error IS 'The last error before the sink was disabled.';
 COMMENT ON COLUMN outbox.stopped_sinks.since IS 'When the sink was stopped.';
 COMMENT ON COLUMN outbox.stopped_sinks.stopped_by IS 'The role that paused the sink; NULL if the worker disabled it.';
@@ -23,7 +27,9 @@ CREATE TABLE IF NOT EXISTS outbox_internal.failing_sinks (
   failed_for interval NOT NULL,
   last_failed_at timestamptz NOT NULL
 );
-COMMENT ON TABLE outbox_internal.failing_sinks IS 'How long sinks have been failing without a success, so that disable_after survives a restart. The worker writes it from time to time.';
+COMMENT ON TABLE outbox_internal.failing_sinks IS
+  'How long sinks have been failing without a success, so that disable_after survives a restart. The worker writes '
+  'it from time to time.';
 COMMENT ON COLUMN outbox_internal.failing_sinks.sink IS 'The foreign server.';
 COMMENT ON COLUMN outbox_internal.failing_sinks.failed_for IS 'How long all tries have failed.';
 COMMENT ON COLUMN outbox_internal.failing_sinks.last_failed_at IS 'When the last try failed.';
@@ -33,7 +39,8 @@ SELECT pg_catalog.pg_extension_config_dump('outbox.stopped_sinks', '');
 CREATE OR REPLACE FUNCTION outbox_internal.stopped_sinks_changed() RETURNS trigger LANGUAGE c VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_stopped_sinks_changed';
-COMMENT ON FUNCTION outbox_internal.stopped_sinks_changed() IS 'Tells the workers at commit that a sink was stopped or resumed.';
+COMMENT ON FUNCTION outbox_internal.stopped_sinks_changed() IS
+  'Tells the workers at commit that a sink was stopped or resumed.';
 CREATE OR REPLACE TRIGGER tell_workers AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON outbox.stopped_sinks
   FOR EACH STATEMENT EXECUTE FUNCTION outbox_internal.stopped_sinks_changed();
 ALTER TABLE outbox.stopped_sinks ENABLE ALWAYS TRIGGER tell_workers;
@@ -82,17 +89,26 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION outbox.pause(text) IS
-  'Stops a sink until outbox.resume(): for all workers, when the transaction commits, also after a restart. Events in flight end normally, no further event is claimed, and no attempt is spent; applications continue to enqueue. Returns false, with a notice, if the sink was paused already. The caller need not own the server: GRANT EXECUTE is enough.';
+  'Stops a sink until outbox.resume(): for all workers, when the transaction commits, also after a restart. Events '
+  'in flight end normally, no further event is claimed, and no attempt is spent; applications continue to enqueue. '
+  'Returns false, with a notice, if the sink was paused already. The caller need not own the server: GRANT EXECUTE '
+  'is enough.';
 
-CREATE OR REPLACE FUNCTION outbox_internal.end_pause(server oid) RETURNS boolean LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
+CREATE OR REPLACE FUNCTION outbox_internal.end_pause(server oid) RETURNS boolean
+LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_end_pause';
-COMMENT ON FUNCTION outbox_internal.end_pause(oid) IS 'Part of outbox.resume(): ends a pause for which the endpoint has asked, when the workers learn at commit of a change of outbox.stopped_sinks. Returns false if there is none.';
+COMMENT ON FUNCTION outbox_internal.end_pause(oid) IS
+  'Part of outbox.resume(): ends a pause for which the endpoint has asked, when the workers learn at commit of a '
+  'change of outbox.stopped_sinks. Returns false if there is none.';
 
-CREATE OR REPLACE FUNCTION outbox_internal.forget_crashes(server oid) RETURNS boolean LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
+CREATE OR REPLACE FUNCTION outbox_internal.forget_crashes(server oid) RETURNS boolean
+LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_forget_crashes';
-COMMENT ON FUNCTION outbox_internal.forget_crashes(oid) IS 'Part of outbox.resume(): lets the workers open a sink again, within ten seconds, that has crashed twice while it was opened. Returns false if it has not.';
+COMMENT ON FUNCTION outbox_internal.forget_crashes(oid) IS
+  'Part of outbox.resume(): lets the workers open a sink again, within ten seconds, that has crashed twice while it '
+  'was opened. Returns false if it has not.';
 
 CREATE OR REPLACE FUNCTION outbox.resume(sink text) RETURNS boolean
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -103,10 +119,12 @@ BEGIN
   LOCK TABLE outbox.events_pending IN ROW SHARE MODE; -- the sink is not renamed meanwhile
   PERFORM outbox_internal.require_sink(resume.sink);
   DELETE FROM outbox.stopped_sinks AS s WHERE s.sink = resume.sink RETURNING s.state INTO was;
-  IF was IS NULL AND outbox_internal.end_pause((SELECT s.oid FROM pg_foreign_server AS s WHERE s.srvname = resume.sink)) THEN
-    RETURN true; -- the DELETE tells the workers, also of no row
+  IF was IS NULL
+     AND outbox_internal.end_pause((SELECT s.oid FROM pg_foreign_server AS s WHERE s.srvname = resume.sink)) THEN
+    RETURN true; -- the DELETE tells the workers, even if it deletes no row
   END IF;
-  IF outbox_internal.forget_crashes((SELECT s.oid FROM pg_foreign_server AS s WHERE s.srvname = resume.sink)) AND was IS NULL THEN
+  IF outbox_internal.forget_crashes((SELECT s.oid FROM pg_foreign_server AS s WHERE s.srvname = resume.sink))
+     AND was IS NULL THEN
     RETURN true;
   END IF;
   IF was IS NULL THEN
@@ -115,7 +133,7 @@ BEGIN
     RETURN false;
   END IF;
   DELETE FROM outbox_internal.failing_sinks AS f WHERE f.sink = resume.sink;
-  IF was = 'disabled' THEN -- what failed need not wait for its time: it was the endpoint
+  IF was = 'disabled' THEN -- failed events are due at once: the endpoint was at fault
     UPDATE outbox.events AS e SET available_at = now()
     WHERE e.status = 'PENDING' AND e.position = ANY (ARRAY(
       SELECT p.position FROM outbox.events_pending AS p
@@ -127,4 +145,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION outbox.resume(text) IS
-  'Resumes a sink that was paused, or disabled by a 410 or by failing for disable_after. When the transaction commits its events are sent, in order, slowly at first. If the sink was disabled, failed events are due at once. It also ends a pause for which the endpoint has asked, and lets the workers open a sink again that crashed twice while it was opened. Returns false, with a notice, if the sink was neither paused nor disabled. The caller need not own the server: GRANT EXECUTE is enough.';
+  'Resumes a sink that was paused, or disabled by a 410 or by failing for disable_after. When the transaction '
+  'commits its events are sent, in order, slowly at first. If the sink was disabled, failed events are due at once. '
+  'It also ends a pause for which the endpoint has asked, and lets the workers open a sink again that crashed twice '
+  'while it was opened. Returns false, with a notice, if the sink was neither paused nor disabled. The caller need '
+  'not own the server: GRANT EXECUTE is enough.';
