@@ -1,6 +1,7 @@
--- The attempts that failed, for outbox.story(). A table of its own and not a column: a row that is delivered at once pays nothing for it.
--- Eight fixed tables, one per day in turn, of which tomorrow's is emptied as a whole: no partition can be missing when a failure is recorded, and a
--- dump has none of it.
+-- The attempts that failed, for outbox.story(). They are a table of their own and not a column, so that an event
+-- without a failure costs nothing.
+-- Eight fixed tables, one per day in turn, of which tomorrow's is emptied as a whole: no partition can be missing
+-- when a failure is recorded, and a dump has none of it.
 
 CREATE TABLE IF NOT EXISTS outbox_internal.failed_attempts (
   day smallint NOT NULL,
@@ -13,13 +14,16 @@ CREATE TABLE IF NOT EXISTS outbox_internal.failed_attempts (
   worker integer,
   error text NOT NULL
 ) PARTITION BY LIST (day);
-COMMENT ON TABLE outbox_internal.failed_attempts IS 'Attempts that failed in the last six days, for outbox.story(). The worker and outbox.nack() write it.';
-COMMENT ON COLUMN outbox_internal.failed_attempts.day IS 'The number of the UTC day in which the attempt ended, modulo 8.';
+COMMENT ON TABLE outbox_internal.failed_attempts IS
+  'Attempts that failed in the last six days, for outbox.story(). The worker and outbox.nack() write it.';
+COMMENT ON COLUMN outbox_internal.failed_attempts.day IS
+  'The number of the UTC day in which the attempt ended, modulo 8.';
 COMMENT ON COLUMN outbox_internal.failed_attempts.event_id IS 'The event.';
 COMMENT ON COLUMN outbox_internal.failed_attempts.position IS 'The event''s position.';
 COMMENT ON COLUMN outbox_internal.failed_attempts.sink IS 'The sink, by the name that it had.';
 COMMENT ON COLUMN outbox_internal.failed_attempts.attempt IS 'The number of the attempt. NULL: no attempt was spent.';
-COMMENT ON COLUMN outbox_internal.failed_attempts.started_at IS 'When the event was handed to the sink. NULL: a program claimed it.';
+COMMENT ON COLUMN outbox_internal.failed_attempts.started_at IS
+  'When the event was handed to the sink. NULL: a program claimed it.';
 COMMENT ON COLUMN outbox_internal.failed_attempts.ended_at IS 'When the failure was reported.';
 COMMENT ON COLUMN outbox_internal.failed_attempts.worker IS 'The number of the worker. NULL: outbox.nack() said so.';
 COMMENT ON COLUMN outbox_internal.failed_attempts.error IS 'The first 1000 characters of the error.';
@@ -27,8 +31,10 @@ CREATE INDEX IF NOT EXISTS failed_attempts_event ON outbox_internal.failed_attem
 DO $$
 BEGIN
   FOR day IN 0..7 LOOP
-    EXECUTE format('CREATE TABLE IF NOT EXISTS outbox_internal.failed_attempts_%s PARTITION OF outbox_internal.failed_attempts FOR VALUES IN (%1$s)', day);
-    EXECUTE format('COMMENT ON TABLE outbox_internal.failed_attempts_%s IS ''Failed attempts of one day in eight.''', day);
+    EXECUTE format('CREATE TABLE IF NOT EXISTS outbox_internal.failed_attempts_%s '
+                   'PARTITION OF outbox_internal.failed_attempts FOR VALUES IN (%1$s)', day);
+    EXECUTE format('COMMENT ON TABLE outbox_internal.failed_attempts_%s IS '
+                   '''Failed attempts of one day in eight.''', day);
   END LOOP;
 END
 $$;
@@ -36,17 +42,21 @@ $$;
 CREATE OR REPLACE FUNCTION outbox_internal.failure_day(at timestamptz) RETURNS smallint
 LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$ SELECT (floor(date_part('epoch', at) / 86400)::bigint % 8)::smallint $$;
-COMMENT ON FUNCTION outbox_internal.failure_day(timestamptz) IS 'The day of outbox_internal.failed_attempts to which a time belongs.';
+COMMENT ON FUNCTION outbox_internal.failure_day(timestamptz) IS
+  'The day of outbox_internal.failed_attempts to which a time belongs.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.has_room_for_failures() RETURNS boolean
 LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
-  SELECT pg_relation_size(format('outbox_internal.failed_attempts_%s', outbox_internal.failure_day(clock_timestamp()))) < 1073741824
+  SELECT pg_relation_size(
+    format('outbox_internal.failed_attempts_%s', outbox_internal.failure_day(clock_timestamp()))) < 1073741824
 $$;
 COMMENT ON FUNCTION outbox_internal.has_room_for_failures() IS
-  'Whether today''s failed attempts take less than a gigabyte. Above that no more are kept, so that a storm of failures cannot fill the disk.';
+  'Whether today''s failed attempts take less than a gigabyte. Above that no more are kept, so that a storm of '
+  'failures cannot fill the disk.';
 
--- A table with the failures of a former turn begins with them. Each is emptied the day before its turn, or late after a stop.
+-- The first row of a table tells whether it still has the failures of a week ago. Each table is emptied the day
+-- before its turn, or later if no worker ran.
 CREATE OR REPLACE FUNCTION outbox_internal.expire_failures() RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET lock_timeout = '100ms'
 AS $$
@@ -54,15 +64,20 @@ DECLARE
   part text;
   oldest timestamptz;
 BEGIN
-  FOR part IN SELECT format('outbox_internal.failed_attempts_%s', outbox_internal.failure_day(clock_timestamp() + n * interval '1 day')) FROM generate_series(0, 1) AS n LOOP
+  FOR part IN
+    SELECT format('outbox_internal.failed_attempts_%s',
+                  outbox_internal.failure_day(clock_timestamp() + n * interval '1 day'))
+    FROM generate_series(0, 1) AS n
+  LOOP
     EXECUTE format('SELECT ended_at FROM %s LIMIT 1', part) INTO oldest;
     IF oldest < clock_timestamp() - interval '2 days' THEN
       EXECUTE format('TRUNCATE %s', part);
     END IF;
   END LOOP;
 EXCEPTION WHEN lock_not_available THEN
-  NULL; -- somebody is reading it: the next run tries again
+  NULL; -- a session is reading it: the next run tries again
 END
 $$;
 COMMENT ON FUNCTION outbox_internal.expire_failures() IS
-  'Part of outbox.run_maintenance(): empties the tables of today''s and tomorrow''s failed attempts, if they have those of a week ago.';
+  'Part of outbox.run_maintenance(): empties the tables of today''s and tomorrow''s failed attempts, if they have '
+  'those of a week ago.';

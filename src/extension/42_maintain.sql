@@ -1,5 +1,5 @@
--- Maintenance by time: the days to come, days that are over, keys that have expired. The worker does it in small pieces;
--- outbox.run_maintenance() does all of it at once, where no worker runs.
+-- Maintenance by time: coming days are created, days that are over are dropped, and expired keys are deleted. The
+-- worker does it in small pieces. Where no worker runs, outbox.run_maintenance() does all of it at once.
 
 CREATE OR REPLACE FUNCTION outbox_internal.restore_seen() RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
@@ -14,26 +14,35 @@ BEGIN
                AND NOT EXISTS (SELECT FROM pg_index AS x WHERE x.indrelid = c.oid AND x.indisprimary)) THEN
     RETURN true;
   END IF;
-  -- Restored rows come in one piece, before or after what was enqueued here: so it is enough to look at both ends.
-  RETURN EXISTS (SELECT FROM (SELECT e.origin FROM outbox.events_pending AS e ORDER BY e.position LIMIT 1000) AS e WHERE e.origin <> here)
-    OR EXISTS (SELECT FROM (SELECT e.origin FROM outbox.events_pending AS e ORDER BY e.position DESC LIMIT 1000) AS e WHERE e.origin <> here)
-    OR EXISTS (SELECT FROM (SELECT e.origin FROM outbox.events_failed AS e ORDER BY e.position LIMIT 1000) AS e WHERE e.origin <> here)
-    OR EXISTS (SELECT FROM (SELECT e.origin FROM outbox.events_failed AS e ORDER BY e.position DESC LIMIT 1000) AS e WHERE e.origin <> here);
+  -- Restored rows come in one piece, before or after those that were enqueued here: so it is enough to look at both
+  -- ends.
+  RETURN EXISTS (SELECT FROM (SELECT e.origin FROM outbox.events_pending AS e ORDER BY e.position LIMIT 1000) AS e
+                 WHERE e.origin <> here)
+    OR EXISTS (SELECT FROM (SELECT e.origin FROM outbox.events_pending AS e ORDER BY e.position DESC LIMIT 1000) AS e
+               WHERE e.origin <> here)
+    OR EXISTS (SELECT FROM (SELECT e.origin FROM outbox.events_failed AS e ORDER BY e.position LIMIT 1000) AS e
+               WHERE e.origin <> here)
+    OR EXISTS (SELECT FROM (SELECT e.origin FROM outbox.events_failed AS e ORDER BY e.position DESC LIMIT 1000) AS e
+               WHERE e.origin <> here);
 END
 $$;
 COMMENT ON FUNCTION outbox_internal.restore_seen() IS
-  'Whether a restore seems to be running, or events of another origin wait for outbox.adopt(). The worker then drops no partition, and creates only those that delivered events need, so that it does not disturb the restore.';
+  'Whether a restore seems to be running, or events of another origin wait for outbox.adopt(). The worker then '
+  'drops no partition, and creates only those that delivered events need, so that it does not disturb the restore.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.has_day(part text) RETURNS boolean LANGUAGE sql STABLE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 AS $$
-  SELECT EXISTS (SELECT FROM pg_inherits AS i WHERE i.inhparent = 'outbox.events_sent'::regclass AND NOT i.inhdetachpending
-                 AND i.inhrelid = to_regclass(format('outbox.%I', part)))
+  SELECT EXISTS (SELECT FROM pg_inherits AS i
+                 WHERE i.inhparent = 'outbox.events_sent'::regclass AND NOT i.inhdetachpending
+                   AND i.inhrelid = to_regclass(format('outbox.%I', part)))
 $$;
 COMMENT ON FUNCTION outbox_internal.has_day(text) IS
-  'Part of outbox.run_maintenance() and outbox.ack(): whether the table is a partition of outbox.events_sent. A user may have detached it.';
+  'Part of outbox.run_maintenance() and outbox.ack(): whether the table is a partition of outbox.events_sent. A '
+  'user may have detached it.';
 
-CREATE OR REPLACE FUNCTION outbox_internal.maintain_days(by_worker boolean) RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+CREATE OR REPLACE FUNCTION outbox_internal.maintain_days(by_worker boolean) RETURNS bigint
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp SET lock_timeout = '100ms'
 AS $$
 DECLARE
@@ -47,8 +56,9 @@ BEGIN
   IF NOT restoring THEN
     done := outbox_internal.add_processed_partitions();
   END IF;
-  -- Also beside a restore: what is delivered meanwhile is to be kept, and an empty day gives way to one of the dump.
-  -- Nobody who enqueues or reads waits for this lock. Whoever calls outbox.run_maintenance() waits for a worker that makes the same days.
+  -- Also during a restore: events that are delivered meanwhile are to be kept, and an empty day gives way to one of
+  -- the dump. Sessions that enqueue or read do not wait for this lock. A caller of outbox.run_maintenance() waits for
+  -- a worker that makes the same days.
   IF NOT by_worker THEN
     SET LOCAL lock_timeout = '5s';
   END IF;
@@ -59,19 +69,22 @@ BEGIN
     CONTINUE WHEN outbox_internal.has_day(part);
     IF to_regclass(format('outbox.%I', part)) IS NOT NULL AND NOT by_worker THEN
       RAISE WARNING 'partition % of outbox.events_sent cannot be created', part
-        USING ERRCODE = 'duplicate_table', DETAIL = format('The table outbox.%I has its name and is no partition of outbox.events_sent.', part),
-        HINT = format('ALTER TABLE outbox.%I RENAME TO %I; SELECT outbox.run_maintenance();', part, part || '_detached');
+        USING ERRCODE = 'duplicate_table',
+        DETAIL = format('The table outbox.%I has its name and is no partition of outbox.events_sent.', part),
+        HINT = format('ALTER TABLE outbox.%I RENAME TO %I; SELECT outbox.run_maintenance();',
+                      part, part || '_detached');
     ELSIF outbox_internal.add_partition('outbox.events_sent', part, 'position',
                             day::timestamp AT TIME ZONE 'UTC', (day + 1)::timestamp AT TIME ZONE 'UTC') THEN
       done := done + 1;
     END IF;
   END LOOP;
 
-  PERFORM outbox_internal.expire_failures(); -- a dump has none of them
+  PERFORM outbox_internal.expire_failures(); -- also during a restore: a dump has no failed attempts
   IF restoring THEN
     RETURN done;
   END IF;
-  -- Whole days leave when the longest retention of any sink is over. A reader in the way: the next run tries again.
+  -- Whole days are dropped when the longest retention of any sink is over. If a reader is in the way, the next run
+  -- tries again.
   keep := (SELECT l.longest_retention FROM outbox.library() AS l);
   FOR part, day IN
     SELECT c.relname, to_date(right(c.relname, 8), 'YYYYMMDD') AS begins
@@ -79,28 +92,36 @@ BEGIN
     WHERE i.inhparent = 'outbox.events_sent'::regclass AND c.relname ~ '^events_sent_[0-9]{8}$' ORDER BY begins
   LOOP
     CONTINUE WHEN (day + 1)::timestamp AT TIME ZONE 'UTC' + keep >= clock_timestamp() OR day >= today - 1;
-    EXIT WHEN NOT outbox_internal.drop_partition(part); -- who is in its way is in the way of the others
+    EXIT WHEN NOT outbox_internal.drop_partition(part); -- the session in its way is in the way of the others too
     done := done + 1;
   END LOOP;
-  -- Leases that are long over end with the next claim; those of events and sinks that are gone, here.
+  -- The next claim deletes leases that are over. Those of events and sinks that do not exist any more are deleted
+  -- here.
   DELETE FROM outbox.leases WHERE ctid = ANY (ARRAY(
-    SELECT l.ctid FROM outbox.leases AS l WHERE l.lease_until < clock_timestamp() - interval '1 day' FOR UPDATE SKIP LOCKED));
+    SELECT l.ctid FROM outbox.leases AS l
+    WHERE l.lease_until < clock_timestamp() - interval '1 day'
+    FOR UPDATE SKIP LOCKED));
   RETURN done + outbox_internal.drop_processed_partitions();
 END
 $$;
 COMMENT ON FUNCTION outbox_internal.maintain_days(boolean) IS
-  'Part of outbox.run_maintenance(): creates and drops partitions, and deletes leases that ended a day ago and failed attempts of a week ago. For a worker, during a restore or while events of another origin wait, it only creates days of outbox.events_sent.';
+  'Part of outbox.run_maintenance(): creates and drops partitions, and deletes leases that ended a day ago and '
+  'failed attempts of a week ago. For a worker, during a restore or while events of another origin wait, it only '
+  'creates days of outbox.events_sent.';
 
-CREATE OR REPLACE FUNCTION outbox_internal.expire_dedup(first_block bigint DEFAULT 0, blocks bigint DEFAULT NULL) RETURNS bigint
+CREATE OR REPLACE FUNCTION outbox_internal.expire_dedup(first_block bigint DEFAULT 0, blocks bigint DEFAULT NULL)
+RETURNS bigint
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
   SELECT outbox_internal.expire_rows('outbox_internal.dedup', 'created_at',
     clock_timestamp() - current_setting('outbox.dedup_window')::interval, first_block, blocks)
 $$;
 COMMENT ON FUNCTION outbox_internal.expire_dedup(bigint, bigint) IS
-  'Deletes expired dedup keys in some blocks of their table (without arguments: in all). Returns the number of its blocks. The worker calls it for a part of the table at a time.';
+  'Deletes expired dedup keys in some blocks of their table (without arguments: in all). Returns the number of its '
+  'blocks. The worker calls it for a part of the table at a time.';
 
-CREATE OR REPLACE FUNCTION outbox.run_maintenance() RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
+CREATE OR REPLACE FUNCTION outbox.run_maintenance() RETURNS bigint
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -111,4 +132,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION outbox.run_maintenance() IS
-  'Creates the coming days of outbox.events_sent and outbox.processed_events, drops those whose retention is over, and deletes expired dedup keys. The worker does this by itself; call it every few minutes where no worker runs. A day that is in use is left for the next call. Returns the number of partitions that it created or dropped. The caller need not own the tables: GRANT EXECUTE is enough.';
+  'Creates the coming days of outbox.events_sent and outbox.processed_events, drops those whose retention is over, '
+  'and deletes expired dedup keys. The worker does this by itself; call it every few minutes where no worker runs. '
+  'A day that is in use is left for the next call. Returns the number of partitions that it created or dropped. The '
+  'caller need not own the tables: GRANT EXECUTE is enough.';
