@@ -1,12 +1,14 @@
--- After a restore, a copy or an upgrade into another cluster: a user says that this database is to deliver what it holds.
--- It rewrites each row: 17 to 22 µs of CPU, 17 s for a million, half of it for index entries. To note an adopted origin once would be cheap, but
--- whatever is restored or replicated later would be delivered unasked. Only the rows are locked.
+-- After a restore, a copy or an upgrade into another cluster, a user tells this database to deliver its events.
+-- It rewrites each row: 17 to 22 µs of CPU, 17 s for a million, half of it for index entries. To note an adopted
+-- origin once would be cheap, but events that are restored or replicated later would be delivered unasked. Only the
+-- rows are locked.
 
 CREATE OR REPLACE FUNCTION outbox_internal.reread_settings() RETURNS void LANGUAGE c VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_reread_settings';
 COMMENT ON FUNCTION outbox_internal.reread_settings() IS
-  'Part of outbox.adopt(): reads the configuration files in this session, which the server may not have told of a reload yet.';
+  'Part of outbox.adopt(): reads the configuration files in this session, which the server may not have told of a '
+  'reload yet.';
 
 CREATE OR REPLACE FUNCTION outbox.adopt() RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
@@ -16,20 +18,24 @@ DECLARE
   adopted bigint;
   of_events name;
 BEGIN
-  PERFORM outbox_internal.reread_settings(); -- ALTER SYSTEM and pg_reload_conf() may have set outbox.cluster_name right before
+  -- ALTER SYSTEM and pg_reload_conf() may have set outbox.cluster_name just before.
+  PERFORM outbox_internal.reread_settings();
   here := (SELECT l.origin FROM outbox.library() AS l);
-  PERFORM pg_advisory_xact_lock('outbox.events'::regclass::oid::integer, 0); -- a second one would wait for our rows, and we for its
+  -- Two calls take turns: each would wait for rows that the other one has locked.
+  PERFORM pg_advisory_xact_lock('outbox.events'::regclass::oid::integer, 0);
   UPDATE outbox.events SET origin = here WHERE status = 'PENDING' AND origin <> here;
   GET DIAGNOSTICS adopted = ROW_COUNT;
   UPDATE outbox.events SET origin = here WHERE status = 'FAILED' AND origin <> here;
-  LOOP -- here, because the worker would send later events of their keys before it has routed them
+  LOOP -- the worker would send later events of their keys before it has routed these
     EXIT WHEN outbox.route_waiting() = 0;
   END LOOP;
-  -- pg_restore --disable-triggers leaves them enabled, but not always: what a subscription writes would pass them.
+  -- pg_restore --disable-triggers enables them again, but not ALWAYS: they would not see the rows of a subscription.
   FOR of_events IN
     SELECT DISTINCT t.tgname FROM pg_trigger AS t JOIN pg_partition_tree('outbox.events') AS p ON p.relid = t.tgrelid
-    WHERE t.tgenabled = 'O' AND t.tgname IN (SELECT s.tgname FROM pg_trigger AS s JOIN pg_proc AS f ON f.oid = s.tgfoid
-                                             WHERE s.tgrelid = 'outbox.events'::regclass AND f.pronamespace = 'outbox_internal'::regnamespace)
+    WHERE t.tgenabled = 'O'
+      AND t.tgname IN (SELECT s.tgname FROM pg_trigger AS s JOIN pg_proc AS f ON f.oid = s.tgfoid
+                       WHERE s.tgrelid = 'outbox.events'::regclass
+                         AND f.pronamespace = 'outbox_internal'::regnamespace)
   LOOP
     EXECUTE format('ALTER TABLE outbox.events ENABLE ALWAYS TRIGGER %I', of_events);
   END LOOP;
@@ -37,4 +43,6 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION outbox.adopt() IS
-  'Lets this database deliver events that were enqueued elsewhere: after a restore, a copy or an upgrade into another cluster. Until then they wait. A new outbox.cluster_name counts as soon as it stands in the configuration files. Returns the number of adopted pending events.';
+  'Lets this database deliver events that were enqueued elsewhere: after a restore, a copy or an upgrade into '
+  'another cluster. Until then they wait. A new outbox.cluster_name counts as soon as it stands in the '
+  'configuration files. Returns the number of adopted pending events.';

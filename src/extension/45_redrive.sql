@@ -1,7 +1,8 @@
--- Dead letters go back. Called once per event, also from a SELECT over many: one that cannot go must not stop the
--- others, so it says why in a warning and returns false.
+-- Dead letters are made pending again. A SELECT over many calls redrive() once per event: one that cannot be redriven
+-- must not stop the others, so the function says why in a warning and returns false.
 
-CREATE OR REPLACE FUNCTION outbox.redrive(id uuid, sink text DEFAULT NULL, force boolean DEFAULT false) RETURNS boolean
+CREATE OR REPLACE FUNCTION outbox.redrive(id uuid, sink text DEFAULT NULL, force boolean DEFAULT false)
+RETURNS boolean
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -25,21 +26,27 @@ BEGIN
       RAISE WARNING 'event % was not redriven: its sink "%" does not exist', redrive.id, letter.sink
         USING ERRCODE = 'undefined_object', DETAIL = 'It stays a dead letter.',
         HINT = 'Create the sink again, or set the column sink of the dead letter to another one.';
-    ELSIF EXISTS (SELECT FROM outbox.events_pending AS p WHERE p.id = redrive.id AND p.sink IS NOT DISTINCT FROM letter.sink) THEN
+    ELSIF EXISTS (SELECT FROM outbox.events_pending AS p
+                  WHERE p.id = redrive.id AND p.sink IS NOT DISTINCT FROM letter.sink) THEN
       RAISE WARNING 'event % was not redriven: another one with its id is pending', redrive.id
         USING ERRCODE = 'unique_violation', DETAIL = format('It was enqueued again for the sink "%s".', letter.sink),
-        HINT = format('Redrive it when that one is delivered, or delete it: DELETE FROM outbox.events WHERE position = %s;', letter.position);
+        HINT = format('Redrive it when that one is delivered, or delete it: '
+                      'DELETE FROM outbox.events WHERE position = %s;', letter.position);
     ELSIF letter.overtaken_by IS NOT NULL AND letter.ordered AND NOT late THEN
       RAISE WARNING 'event % was not redriven: later events of its key have been delivered', redrive.id
         USING ERRCODE = 'object_not_in_prerequisite_state',
-        DETAIL = format('It has position %s for the sink "%s"; the first later one that was delivered has %s.', letter.position, letter.sink, letter.overtaken_by),
+        DETAIL = format('It has position %s for the sink "%s"; the first later one that was delivered has %s.',
+                        letter.position, letter.sink, letter.overtaken_by),
         HINT = format('To send it late: SELECT outbox.redrive(%L, %L, force => true);', redrive.id, letter.sink);
     ELSE
       -- DELETE and INSERT, as the worker moves rows: an UPDATE of status would make its SKIP LOCKED fail.
       WITH gone AS (DELETE FROM outbox.events_failed AS f WHERE f.position = letter.position RETURNING f.*)
-      INSERT INTO outbox.events (id, aggregate_type, aggregate_id, event_type, payload, payload_bytes, content_type, headers,
-        partition_key, dedup_key, seq, created_at, position, sink, origin, application, last_error, overtaken_by, redrive_late, status)
-      SELECT g.id, g.aggregate_type, g.aggregate_id, g.event_type, g.payload, g.payload_bytes, g.content_type, g.headers,
+      INSERT INTO outbox.events (
+        id, aggregate_type, aggregate_id, event_type, payload, payload_bytes, content_type, headers,
+        partition_key, dedup_key, seq, created_at, position, sink, origin, application, last_error,
+        overtaken_by, redrive_late, status)
+      SELECT
+        g.id, g.aggregate_type, g.aggregate_id, g.event_type, g.payload, g.payload_bytes, g.content_type, g.headers,
         g.partition_key, g.dedup_key, g.seq, g.created_at, g.position, g.sink, g.origin, g.application, g.last_error,
         CASE WHEN letter.ordered THEN g.overtaken_by END, late, 'PENDING'
       FROM gone AS g;
@@ -57,8 +64,10 @@ BEGIN
   IF FOUND THEN
     RAISE WARNING 'event % is not a dead letter', redrive.id
       USING ERRCODE = 'object_not_in_prerequisite_state',
-      DETAIL = format('It is pending for the sink "%s", with %s.', other.sink, outbox_internal.counted(other.attempts, 'failed attempt', 'failed attempts')),
-      HINT = format('To have it tried at once: UPDATE outbox.events SET available_at = now() WHERE id = %L AND status = ''PENDING'';', redrive.id);
+      DETAIL = format('It is pending for the sink "%s", with %s.', other.sink,
+                      outbox_internal.counted(other.attempts, 'failed attempt', 'failed attempts')),
+      HINT = format('To have it tried at once: UPDATE outbox.events SET available_at = now() '
+                    'WHERE id = %L AND status = ''PENDING'';', redrive.id);
   ELSE
     RAISE WARNING 'there is no dead letter %', redrive.id
       USING ERRCODE = 'no_data_found',
@@ -70,4 +79,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION outbox.redrive(uuid, text, boolean) IS
-  'Puts a dead letter back into its place in the order of its key, before later events that are not yet sent, with attempts 0; without a sink, for all sinks in which it is a dead letter. Returns true if it was put back. If later events have been delivered, or the event is no dead letter, it returns false with a warning. With force the event is then sent late, and outbox.sinks counts it. If a later event that is in flight arrives first, the event becomes a dead letter again. Many: SELECT outbox.redrive(id, sink) FROM outbox.events WHERE status = ''FAILED''.';
+  'Puts a dead letter back into its place in the order of its key, before later events that are not yet sent, with '
+  'attempts 0; without a sink, for all sinks in which it is a dead letter. Returns true if it was put back. If '
+  'later events have been delivered, or the event is no dead letter, it returns false with a warning. With force '
+  'the event is then sent late, and outbox.sinks counts it. If a later event that is in flight arrives first, the '
+  'event becomes a dead letter again. Many: SELECT outbox.redrive(id, sink) FROM outbox.events WHERE status = '
+  '''FAILED''.';
