@@ -1,18 +1,28 @@
--- One event's way, for a person: from its transaction to its acknowledgement, or to what it waits for. It reads what stands in the tables, so an event
--- that was delivered and deleted has left only its failures and what the inbox knows.
+-- The history of one event as text: from its transaction to its acknowledgement, or to what it waits for. It is read
+-- from the tables: of an event that was delivered and deleted, only the failures and the inbox's rows are left.
 
-CREATE OR REPLACE FUNCTION outbox_internal.story_why_not(sink text, aggregate_type text, event_type text, headers jsonb) RETURNS text
+CREATE OR REPLACE FUNCTION outbox_internal.story_why_not(
+  sink text, aggregate_type text, event_type text, headers jsonb
+) RETURNS text
 LANGUAGE sql STABLE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
 AS $$
-  SELECT CASE WHEN r.option IS NULL THEN 'it takes such events and has none with this id: it was delivered there and deleted, or enqueued for named sinks, or the sink is newer'
-    ELSE 'its option ' || r.option || ' is ' || coalesce((
-      SELECT quote_literal(o.option_value) FROM pg_foreign_server AS s CROSS JOIN LATERAL pg_options_to_table(s.srvoptions) AS o
-      WHERE s.srvname = story_why_not.sink AND o.option_name = r.option), 'not set, and a type that begins with "outbox." goes only to sinks that name it') END
-  FROM (SELECT outbox_internal.route_refusal(story_why_not.sink, story_why_not.aggregate_type, story_why_not.event_type, story_why_not.headers) AS option) AS r
+  SELECT CASE
+    WHEN r.option IS NULL THEN
+      'it takes such events and has none with this id: it was delivered there and deleted, '
+      'or enqueued for named sinks, or the sink is newer'
+    ELSE 'its option ' || r.option || ' is ' || coalesce(
+      (SELECT quote_literal(o.option_value)
+       FROM pg_foreign_server AS s CROSS JOIN LATERAL pg_options_to_table(s.srvoptions) AS o
+       WHERE s.srvname = story_why_not.sink AND o.option_name = r.option),
+      'not set, and a type that begins with "outbox." goes only to sinks that name it') END
+  FROM (SELECT outbox_internal.route_refusal(
+          story_why_not.sink, story_why_not.aggregate_type, story_why_not.event_type, story_why_not.headers
+        ) AS option) AS r
 $$;
-COMMENT ON FUNCTION outbox_internal.story_why_not(text, text, text, jsonb) IS 'Part of outbox.story(): why a sink has no row of an event.';
+COMMENT ON FUNCTION outbox_internal.story_why_not(text, text, text, jsonb) IS
+  'Part of outbox.story(): why a sink has no row of an event.';
 
--- The first cause that holds, from what stops everything to what stops this event alone.
+-- The first cause that holds. Causes that stop all sinks come before those that stop this event alone.
 CREATE OR REPLACE FUNCTION outbox_internal.story_waits_for(pending bigint) RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -28,36 +38,54 @@ BEGIN
   ELSIF event.origin <> (SELECT l.origin FROM outbox.library() AS l) THEN
     RETURN 'outbox.adopt(): it was enqueued in another cluster or database';
   ELSIF event.sink IS NULL THEN
-    RETURN CASE WHEN event.last_error IS NOT NULL THEN 'its routing, which failed: ' || event.last_error
-                WHEN outbox_internal.has_taker(event.aggregate_type, event.event_type, event.headers) THEN 'its routing by a worker'
-                ELSE 'a sink that takes it' END;
+    RETURN CASE
+      WHEN event.last_error IS NOT NULL THEN 'its routing, which failed: ' || event.last_error
+      WHEN outbox_internal.has_taker(event.aggregate_type, event.event_type, event.headers)
+        THEN 'its routing by a worker'
+      ELSE 'a sink that takes it' END;
   END IF;
   SELECT s.state, s.last_error, s.paused_until, s.kind INTO target FROM outbox.sinks AS s WHERE s.name = event.sink;
   IF event.blocked_by IS NOT NULL THEN
-    SELECT b.* INTO blocker FROM (
-      SELECT p.id, p.attempts, p.available_at, p.last_error, false AS dead FROM outbox.events_pending AS p WHERE p.position = event.blocked_by
-      UNION ALL SELECT f.id, f.attempts, NULL, f.last_error, true FROM outbox.events_failed AS f WHERE f.position = event.blocked_by) AS b;
+    SELECT b.* INTO blocker
+    FROM (SELECT p.id, p.attempts, p.available_at, p.last_error, false AS dead
+          FROM outbox.events_pending AS p WHERE p.position = event.blocked_by
+          UNION ALL
+          SELECT f.id, f.attempts, NULL, f.last_error, true
+          FROM outbox.events_failed AS f WHERE f.position = event.blocked_by) AS b;
     IF FOUND THEN
-      RETURN format('event %s of the same key, %s: %s', blocker.id,
-        CASE WHEN blocker.dead THEN 'a dead letter' WHEN blocker.attempts = 0 THEN 'which waits' ELSE 'which has failed ' || outbox_internal.counted(blocker.attempts, 'time', 'times') END, left(blocker.last_error, 200));
+      RETURN format(
+        'event %s of the same key, %s: %s',
+        blocker.id,
+        CASE WHEN blocker.dead THEN 'a dead letter'
+             WHEN blocker.attempts = 0 THEN 'which waits'
+             ELSE 'which has failed ' || outbox_internal.counted(blocker.attempts, 'time', 'times') END,
+        left(blocker.last_error, 200));
     END IF;
   END IF;
   holders := (SELECT string_agg(h.xid::text, ', ') FROM unnest(outbox_internal.row_holders(event.place)) AS h (xid));
   RETURN CASE
     WHEN target.state IS NULL OR target.state = 'dropped' THEN 'its sink, which does not exist any more'
-    WHEN target.state IN ('paused', 'not preloaded', 'no worker', 'misconfigured', 'circuit open', 'recording fails') OR target.state LIKE 'disabled%'
-      OR target.state LIKE 'waiting for%' THEN format('its sink, which is in the state "%s"%s', target.state, coalesce(': ' || left(target.last_error, 200), ''))
-    WHEN target.state = 'paused by endpoint' THEN format('its sink, which asked for a pause until %s', target.paused_until)
-    WHEN event.available_at > clock_timestamp() AND event.last_attempt_at IS NULL THEN format('the time for which it is scheduled, %s', event.available_at)
+    WHEN target.state IN ('paused', 'not preloaded', 'no worker', 'misconfigured', 'circuit open', 'recording fails')
+      OR target.state LIKE 'disabled%' OR target.state LIKE 'waiting for%'
+      THEN format('its sink, which is in the state "%s"%s', target.state,
+                  coalesce(': ' || left(target.last_error, 200), ''))
+    WHEN target.state = 'paused by endpoint'
+      THEN format('its sink, which asked for a pause until %s', target.paused_until)
+    WHEN event.available_at > clock_timestamp() AND event.last_attempt_at IS NULL
+      THEN format('the time for which it is scheduled, %s', event.available_at)
     WHEN event.available_at > clock_timestamp() THEN format('its next attempt at %s', event.available_at)
-    WHEN holders IS NOT NULL THEN format('transaction %s, which has locked its row: SELECT * FROM pg_stat_activity WHERE backend_xid = ''%1$s''', holders)
-    WHEN target.kind = 'manual' THEN coalesce((
-      SELECT format('the program that has claimed it until %s', l.lease_until) FROM outbox.leases AS l
-      WHERE event.position = ANY (l.positions) AND l.lease_until > clock_timestamp()), 'a program that claims it')
+    WHEN holders IS NOT NULL
+      THEN format('transaction %s, which has locked its row: '
+                  'SELECT * FROM pg_stat_activity WHERE backend_xid = ''%1$s''', holders)
+    WHEN target.kind = 'manual' THEN coalesce(
+      (SELECT format('the program that has claimed it until %s', l.lease_until) FROM outbox.leases AS l
+       WHERE event.position = ANY (l.positions) AND l.lease_until > clock_timestamp()),
+      'a program that claims it')
     ELSE format('the worker, which delivers it next (the sink is in the state "%s")', target.state) END;
 END
 $$;
-COMMENT ON FUNCTION outbox_internal.story_waits_for(bigint) IS 'Part of outbox.story(): what a pending event waits for.';
+COMMENT ON FUNCTION outbox_internal.story_waits_for(bigint) IS
+  'Part of outbox.story(): what a pending event waits for.';
 
 CREATE OR REPLACE FUNCTION outbox.story(id uuid) RETURNS TABLE (at timestamptz, sink text, what text, detail text)
 LANGUAGE sql VOLATILE PARALLEL UNSAFE ROWS 20 SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -71,41 +99,64 @@ AS $$
   first AS (SELECT k.* FROM kept AS k ORDER BY k.position LIMIT 1),
   lines (n, at, sink, what, detail) AS (
     SELECT 1, f.created_at, NULL, 'enqueued',
-           format('%s, %s%s, by transaction %s%s%s', f.event_type, f.aggregate_type, coalesce(' ' || f.aggregate_id, ''), f.xact,
-                  coalesce(' of application "' || f.application || '"', ''), coalesce(', traceparent ' || (f.headers ->> 'traceparent'), ''))
+           format('%s, %s%s, by transaction %s%s%s',
+                  f.event_type, f.aggregate_type, coalesce(' ' || f.aggregate_id, ''), f.xact,
+                  coalesce(' of application "' || f.application || '"', ''),
+                  coalesce(', traceparent ' || (f.headers ->> 'traceparent'), ''))
     FROM first AS f
     UNION ALL
-    SELECT 2, k.created_at, k.sink, 'routed', format('position %s%s', k.position, coalesce(', key ' || quote_literal(k.partition_key), ', without a key')) FROM kept AS k WHERE k.sink IS NOT NULL
+    SELECT 2, k.created_at, k.sink, 'routed',
+           format('position %s%s', k.position,
+                  coalesce(', key ' || quote_literal(k.partition_key), ', without a key'))
+    FROM kept AS k WHERE k.sink IS NOT NULL
     UNION ALL
-    SELECT 3, f.created_at, n.name, 'not routed', outbox_internal.story_why_not(n.name, f.aggregate_type, f.event_type, f.headers)
+    SELECT 3, f.created_at, n.name, 'not routed',
+           outbox_internal.story_why_not(n.name, f.aggregate_type, f.event_type, f.headers)
     FROM first AS f CROSS JOIN outbox_internal.sink_names AS n
-    WHERE n.name NOT IN (SELECT k.sink FROM kept AS k WHERE k.sink IS NOT NULL UNION ALL SELECT a.sink FROM failures AS a)
+    WHERE n.name NOT IN (SELECT k.sink FROM kept AS k WHERE k.sink IS NOT NULL
+                         UNION ALL SELECT a.sink FROM failures AS a)
     UNION ALL
-    SELECT 4, a.ended_at, a.sink, CASE WHEN a.attempt IS NULL THEN 'put off' ELSE format('attempt %s failed', a.attempt) END,
-           concat_ws(', ', CASE WHEN a.started_at IS NOT NULL THEN format('after %s ms', round(1000 * date_part('epoch', a.ended_at - a.started_at))) END,
-                     CASE WHEN a.attempt IS NULL THEN 'no attempt is spent' END, coalesce('worker ' || a.worker, 'outbox.nack()')) || ': ' || a.error
+    SELECT 4, a.ended_at, a.sink,
+           CASE WHEN a.attempt IS NULL THEN 'put off' ELSE format('attempt %s failed', a.attempt) END,
+           concat_ws(
+             ', ',
+             CASE WHEN a.started_at IS NOT NULL
+                  THEN format('after %s ms', round(1000 * date_part('epoch', a.ended_at - a.started_at))) END,
+             CASE WHEN a.attempt IS NULL THEN 'no attempt is spent' END,
+             coalesce('worker ' || a.worker, 'outbox.nack()')) || ': ' || a.error
     FROM failures AS a
     UNION ALL
     SELECT 5, k.last_attempt_at, k.sink, 'dead letter',
            format('after %s%s', outbox_internal.counted(k.attempts, 'attempt', 'attempts'),
-                  coalesce('; the later event of its key at position ' || k.overtaken_by || ' was delivered meanwhile', '')) || ': ' || k.last_error
+                  coalesce('; the later event of its key at position ' || k.overtaken_by
+                           || ' was delivered meanwhile', '')) || ': ' || k.last_error
     FROM kept AS k WHERE k.status = 'FAILED'
     UNION ALL
     SELECT 6, k.sent_at, k.sink, 'delivered',
-           concat_ws(', ', k.acknowledgement, CASE WHEN k.attempts > 0 THEN 'after ' || outbox_internal.counted(k.attempts, 'failed attempt', 'failed attempts') END)
+           concat_ws(
+             ', ',
+             k.acknowledgement,
+             CASE WHEN k.attempts > 0
+                  THEN 'after ' || outbox_internal.counted(k.attempts, 'failed attempt', 'failed attempts') END)
     FROM kept AS k WHERE k.status = 'SENT'
     UNION ALL
-    SELECT 7, e.processed_at, NULL, 'processed', format('by the handler "%s" of this database', e.handler) FROM outbox.processed_events AS e WHERE e.event_id = story.id
+    SELECT 7, e.processed_at, NULL, 'processed', format('by the handler "%s" of this database', e.handler)
+    FROM outbox.processed_events AS e WHERE e.event_id = story.id
     UNION ALL
     SELECT 8, clock_timestamp(), p.sink, CASE WHEN p.redrive_late IS NULL THEN 'waits' ELSE 'redriven, waits' END,
            'for ' || outbox_internal.story_waits_for(p.position)
     FROM pending AS p
     UNION ALL
     SELECT 9, clock_timestamp(), NULL, CASE WHEN EXISTS (SELECT FROM failures) THEN 'gone' ELSE 'unknown' END,
-           'no row has this id: it was delivered to all its sinks and deleted (outbox.retention keeps what is delivered), deleted by a user'
+           'no row has this id: it was delivered to all its sinks and deleted '
+           '(outbox.retention keeps what is delivered), deleted by a user'
            || CASE WHEN EXISTS (SELECT FROM failures) THEN '' ELSE ', rolled back, or never enqueued' END
     WHERE NOT EXISTS (SELECT FROM kept))
   SELECT l.at, l.sink, l.what, l.detail FROM lines AS l ORDER BY l.at, l.n, l.sink
 $$;
 COMMENT ON FUNCTION outbox.story(uuid) IS
-  'Tells the way of one event, line by line in the order of time: when and by which transaction and application it was enqueued, which sinks got it and why others did not, each failed attempt of the last six days with its duration and error, whether it was delivered with what the sink answered, became a dead letter, or waits and for what, and which handlers of this database have processed it. A delivered event that is not kept has left only its failures. Without the payload. Like outbox.event_status() it needs EXECUTE and the id.';
+  'Tells the way of one event, line by line in the order of time: when and by which transaction and application it '
+  'was enqueued, which sinks got it and why others did not, each failed attempt of the last six days with its '
+  'duration and error, whether it was delivered with what the sink answered, became a dead letter, or waits and for '
+  'what, and which handlers of this database have processed it. A delivered event that is not kept has left only '
+  'its failures. Without the payload. Like outbox.event_status() it needs EXECUTE and the id.';
