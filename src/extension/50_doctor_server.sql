@@ -1,28 +1,39 @@
--- The doctor's first looks: the library, its version, the worker. Every check of the doctor is a row `check, status, detail, hint`; a
--- hint is a statement to paste as it stands, or a comment where SQL cannot help, where a part is to be filled in, and where a statement
--- would change where events go: a user chooses that. Nobody but outbox.doctor() calls these functions.
--- Names that others chose stand in a hint within %L or %I alone, and before its comment: a line feed in a name would end that. A comment
--- with names is made by doctor_comment().
+-- The doctor's first checks: the library, its version, the worker. Only outbox.doctor() calls the functions of the
+-- doctor. Every check is a row `check, status, detail, hint`. A hint is a statement to paste as it stands. It is a
+-- comment if SQL cannot help, if a part is to be filled in, or if the statement would change where events go: a user
+-- chooses that.
+-- Names that users chose stand in a hint only as %L or %I, and before its comment, because a line feed in a name
+-- would end the comment. doctor_comment() makes a comment that has names.
 
-CREATE OR REPLACE FUNCTION outbox_internal.doctor_comment(prose text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
+CREATE OR REPLACE FUNCTION outbox_internal.doctor_comment(prose text) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
 SET search_path = pg_catalog, pg_temp
 AS $$ SELECT '-- ' || regexp_replace(doctor_comment.prose, '[\x01-\x1f\x7f]+', ' ', 'g') $$;
-COMMENT ON FUNCTION outbox_internal.doctor_comment(text) IS 'Part of outbox.doctor(): a hint that SQL ignores when it is pasted, whatever names it has.';
+COMMENT ON FUNCTION outbox_internal.doctor_comment(text) IS
+  'Part of outbox.doctor(): a hint that SQL ignores when it is pasted, whatever names it has.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.worker_health(
-  OUT wanted_since timestamptz, OUT failures integer, OUT failed_at timestamptz, OUT next_start timestamptz, OUT failure text,
-  OUT launcher_looked_at timestamptz, OUT databases_waiting int, OUT workers_everywhere int) RETURNS record
+  OUT wanted_since timestamptz, OUT failures integer, OUT failed_at timestamptz, OUT next_start timestamptz,
+  OUT failure text, OUT launcher_looked_at timestamptz, OUT databases_waiting int, OUT workers_everywhere int
+) RETURNS record
 LANGUAGE c VOLATILE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_worker_health';
 COMMENT ON FUNCTION outbox_internal.worker_health() IS
-  'Why this database has no worker: since when it needs one, how many in a row ended unexpectedly, when the last one did and with which message, when the next one starts, and when the launcher last checked.';
+  'Why this database has no worker: since when it needs one, how many in a row ended unexpectedly, when the last '
+  'one did and with which message, when the next one starts, and when the launcher last checked.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.needs_no_worker() RETURNS boolean LANGUAGE sql STABLE PARALLEL SAFE
 SET search_path = pg_catalog, pg_temp
-AS $$ SELECT coalesce(bool_and(k.kind = 'manual'), false) FROM pg_foreign_server AS s JOIN outbox_internal.wrappers AS k ON k.oid = s.srvfdw $$;
-COMMENT ON FUNCTION outbox_internal.needs_no_worker() IS 'Part of outbox.doctor(): whether all sinks are of kind outbox_manual.';
+AS $$
+  SELECT coalesce(bool_and(k.kind = 'manual'), false)
+  FROM pg_foreign_server AS s JOIN outbox_internal.wrappers AS k ON k.oid = s.srvfdw
+$$;
+COMMENT ON FUNCTION outbox_internal.needs_no_worker() IS
+  'Part of outbox.doctor(): whether all sinks are of kind outbox_manual.';
 
-CREATE OR REPLACE FUNCTION outbox_internal.doctor_library(patience interval, OUT "check" text, OUT status text, OUT detail text, OUT hint text) RETURNS SETOF record
+CREATE OR REPLACE FUNCTION outbox_internal.doctor_library(
+  patience interval, OUT "check" text, OUT status text, OUT detail text, OUT hint text
+) RETURNS SETOF record
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -35,14 +46,17 @@ BEGIN
 
   "check" := 'preload'; status := 'ok'; detail := 'The library was loaded at server start.';
   IF NOT lib.preloaded AND outbox_internal.needs_no_worker() THEN
-    detail := 'The library was not loaded at server start, and need not be: a dispatcher claims the events of all sinks.';
+    detail := 'The library was not loaded at server start, and need not be: '
+              'a dispatcher claims the events of all sinks.';
   ELSIF NOT lib.preloaded THEN
     status := 'error';
     detail := 'The library is not in shared_preload_libraries: events are enqueued, and nobody delivers them.';
     hint := format('ALTER SYSTEM SET shared_preload_libraries = %s; -- then restart the server',
                    (SELECT string_agg(quote_ident(l.name), ', ' ORDER BY l.n)
-                    FROM unnest(string_to_array(current_setting('shared_preload_libraries'), ',') || 'outbox'::text) WITH ORDINALITY AS u(given, n),
-                         LATERAL (SELECT btrim(u.given, ' "') AS name, u.n) AS l WHERE l.name <> ''));
+                    FROM unnest(string_to_array(current_setting('shared_preload_libraries'), ',') || 'outbox'::text)
+                           WITH ORDINALITY AS u(given, n),
+                         LATERAL (SELECT btrim(u.given, ' "') AS name, u.n) AS l
+                    WHERE l.name <> ''));
   END IF;
   RETURN NEXT;
 
@@ -50,11 +64,13 @@ BEGIN
   detail := format('Extension %s, library %s; %s.', installed, lib.version, lib.libraries);
   IF installed <> lib.version THEN
     status := 'error';
-    detail := format('The extension is %s and the library that the server has loaded is %s: events wait.', installed, lib.version);
+    detail := format('The extension is %s and the library that the server has loaded is %s: events wait.',
+                     installed, lib.version);
     IF string_to_array(installed, '.')::int[] < string_to_array(lib.version, '.')::int[] THEN
       hint := 'ALTER EXTENSION outbox UPDATE;';
     ELSE
-      hint := '-- restart the server, so that it loads the library of the installed package; if the package is the older one, upgrade it first';
+      hint := '-- restart the server, so that it loads the library of the installed package; '
+              'if the package is the older one, upgrade it first';
     END IF;
   END IF;
   RETURN NEXT;
@@ -65,7 +81,9 @@ END
 $$;
 COMMENT ON FUNCTION outbox_internal.doctor_library(interval) IS 'Part of outbox.doctor(): preload and versions.';
 
-CREATE OR REPLACE FUNCTION outbox_internal.doctor_worker(patience interval, OUT "check" text, OUT status text, OUT detail text, OUT hint text) RETURNS SETOF record
+CREATE OR REPLACE FUNCTION outbox_internal.doctor_worker(
+  patience interval, OUT "check" text, OUT status text, OUT detail text, OUT hint text
+) RETURNS SETOF record
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -78,8 +96,12 @@ BEGIN
   "check" := 'worker'; status := 'ok';
   SELECT * INTO lib FROM outbox.library();
   SELECT * INTO health FROM outbox_internal.worker_health();
-  SELECT count(*) AS n, min(s.last_loop_at) AS last_loop_at, max(s.started_at) AS started_at, (array_agg(s.pid ORDER BY s.last_loop_at))[1] AS pid,
-         bool_or(s.state = 'waiting for a synchronous standby') AS no_standby INTO w
+  SELECT count(*) AS n,
+         min(s.last_loop_at) AS last_loop_at,
+         max(s.started_at) AS started_at,
+         (array_agg(s.pid ORDER BY s.last_loop_at))[1] AS pid,
+         bool_or(s.state = 'waiting for a synchronous standby') AS no_standby
+  INTO w
   FROM outbox_internal.worker_slots() AS s
   WHERE s.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database());
   running := format('%s of %s for this database', w.n, outbox_internal.counted(wanted, 'worker runs', 'workers run'));
@@ -98,55 +120,83 @@ BEGIN
     status := 'warning'; detail := 'outbox.workers is 0: no worker runs.';
     hint := 'ALTER SYSTEM SET outbox.workers = 1; SELECT pg_reload_conf();';
   ELSIF lib.version <> (SELECT e.extversion FROM pg_extension AS e WHERE e.extname = 'outbox') THEN
-    status := 'error'; detail := 'No worker delivers in this database: the library and the extension are not of the same version.';
+    status := 'error';
+    detail := 'No worker delivers in this database: the library and the extension are not of the same version.';
     hint := '-- see check version';
   ELSIF (SELECT d.datistemplate FROM pg_database AS d WHERE d.datname = current_database()) THEN
     status := 'warning'; detail := 'This database is a template: no worker connects to it.';
     hint := format('ALTER DATABASE %I IS_TEMPLATE false;', current_database());
   ELSIF w.n = 0 AND (lib.launcher_pid IS NULL OR health.launcher_looked_at < clock_timestamp() - interval '3 minutes')
         AND pg_postmaster_start_time() < clock_timestamp() - interval '10 seconds' THEN
-    status := 'error'; detail := CASE WHEN lib.launcher_pid IS NULL THEN 'Neither the launcher nor a worker runs.'
-                                 ELSE format('No worker runs, and the launcher (pid %s) has not looked since %s.', lib.launcher_pid, health.launcher_looked_at) END;
-    hint := coalesce(format('SELECT pg_terminate_backend(%s); -- it starts again by itself; if it does not, read the server log', lib.launcher_pid),
-                     '-- it starts again after a second; if it does not, read the server log');
+    status := 'error';
+    detail := CASE
+      WHEN lib.launcher_pid IS NULL THEN 'Neither the launcher nor a worker runs.'
+      ELSE format('No worker runs, and the launcher (pid %s) has not looked since %s.',
+                  lib.launcher_pid, health.launcher_looked_at) END;
+    hint := coalesce(
+      format('SELECT pg_terminate_backend(%s); -- it starts again by itself; if it does not, read the server log',
+             lib.launcher_pid),
+      '-- it starts again after a second; if it does not, read the server log');
   ELSIF w.n = 0 AND lib.idle THEN
     detail := 'Nothing is due: no worker runs, and one starts when an event is committed or due.';
   ELSIF w.n < wanted AND health.failures > 0 THEN
     status := 'error';
-    detail := format('%s; the last one has ended unexpectedly, %s in a row, at %s%s. The next one starts at %s.', running,
-                     CASE WHEN health.failures = 1 THEN 'once' ELSE health.failures || ' times' END, date_trunc('second', health.failed_at),
-                     coalesce(', with: ' || health.failure, ' without a message'), date_trunc('second', health.next_start));
-    hint := 'SELECT pg_current_logfile(), setting FROM pg_settings WHERE name = ''log_directory''; -- read the server log at that time; a worker '
-            'that fails is started again with growing pauses, a minute at most';
+    detail := format('%s; the last one has ended unexpectedly, %s in a row, at %s%s. The next one starts at %s.',
+                     running,
+                     CASE WHEN health.failures = 1 THEN 'once' ELSE health.failures || ' times' END,
+                     date_trunc('second', health.failed_at),
+                     coalesce(', with: ' || health.failure, ' without a message'),
+                     date_trunc('second', health.next_start));
+    hint := 'SELECT pg_current_logfile(), setting FROM pg_settings WHERE name = ''log_directory''; '
+            '-- read the server log at that time; a worker that fails is started again with growing pauses, '
+            'a minute at most';
   ELSIF w.n < wanted AND lib.out_of_slots THEN
-    -- More databases than slots are normal: they take turns of two seconds, and each is served before any has its second turn.
-    status := CASE WHEN w.n > 0 THEN 'warning'
-                   WHEN health.wanted_since < clock_timestamp() - CASE WHEN health.workers_everywhere > 0 THEN greatest(patience, interval '1 minute')
-                                                                       ELSE interval '5 seconds' END THEN 'error'
-                   WHEN health.workers_everywhere > 0 THEN 'ok' ELSE 'warning' END;
+    -- More databases than slots are normal: they take turns of two seconds, and each is served before any has its
+    -- second turn.
+    status := CASE
+      WHEN w.n > 0 THEN 'warning'
+      WHEN health.wanted_since < clock_timestamp()
+             - CASE WHEN health.workers_everywhere > 0 THEN greatest(patience, interval '1 minute')
+                    ELSE interval '5 seconds' END THEN 'error'
+      WHEN health.workers_everywhere > 0 THEN 'ok'
+      ELSE 'warning' END;
     detail := CASE
       WHEN w.n > 0 THEN format('The server has no free background worker slot: %s.', running)
-      WHEN health.workers_everywhere = 0 THEN format('The server has no free background worker slot for any database: %s, and one is wanted since %s.',
-                                                     running, date_trunc('second', health.wanted_since))
-      ELSE format('It waits for a worker slot since %s: %s with work share %s by turns.', date_trunc('second', health.wanted_since),
+      WHEN health.workers_everywhere = 0
+        THEN format('The server has no free background worker slot for any database: %s, and one is wanted since %s.',
+                    running, date_trunc('second', health.wanted_since))
+      ELSE format('It waits for a worker slot since %s: %s with work share %s by turns.',
+                  date_trunc('second', health.wanted_since),
                   health.workers_everywhere + health.databases_waiting || ' databases',
-                  health.workers_everywhere || CASE health.workers_everywhere WHEN 1 THEN ' slot' ELSE ' slots' END) END;
-    hint := format('ALTER SYSTEM SET max_worker_processes = %s; -- then restart the server', current_setting('max_worker_processes')::int + 8);
-  ELSIF w.n = 0 AND coalesce(health.wanted_since < clock_timestamp() - least(patience, interval '10 seconds'), false) THEN
-    status := 'error'; detail := format('No worker runs, and one is wanted since %s.', date_trunc('second', health.wanted_since));
-    hint := 'SELECT pg_current_logfile(), setting FROM pg_settings WHERE name = ''log_directory''; -- read the server log';
+                  health.workers_everywhere
+                    || CASE health.workers_everywhere WHEN 1 THEN ' slot' ELSE ' slots' END) END;
+    hint := format('ALTER SYSTEM SET max_worker_processes = %s; -- then restart the server',
+                   current_setting('max_worker_processes')::int + 8);
+  ELSIF w.n = 0
+        AND coalesce(health.wanted_since < clock_timestamp() - least(patience, interval '10 seconds'), false) THEN
+    status := 'error';
+    detail := format('No worker runs, and one is wanted since %s.', date_trunc('second', health.wanted_since));
+    hint := 'SELECT pg_current_logfile(), setting FROM pg_settings WHERE name = ''log_directory''; '
+            '-- read the server log';
   ELSIF w.n = 0 THEN
     detail := 'A worker is starting.';
-  ELSIF w.last_loop_at < clock_timestamp() - patience - make_interval(secs => extract(epoch FROM current_setting('outbox.poll_interval')::interval)) THEN
+  ELSIF w.last_loop_at < clock_timestamp() - patience
+          - make_interval(secs => extract(epoch FROM current_setting('outbox.poll_interval')::interval)) THEN
     status := 'error';
     detail := format('%s, but the last round of the one with pid %s was at %s.', running, w.pid, w.last_loop_at);
-    hint := format('SELECT pg_terminate_backend(%s); -- another one takes over, and events in flight may be sent twice. Before: SELECT wait_event_type, '
-                   'wait_event, pg_blocking_pids(pid) FROM pg_stat_activity WHERE backend_type = ''outbox worker''', w.pid);
+    hint := format('SELECT pg_terminate_backend(%s); '
+                   '-- another one takes over, and events in flight may be sent twice. '
+                   'Before: SELECT wait_event_type, wait_event, pg_blocking_pids(pid) FROM pg_stat_activity '
+                   'WHERE backend_type = ''outbox worker''', w.pid);
   ELSIF health.failures > 1 AND w.started_at > clock_timestamp() - interval '1 minute' THEN
     status := 'warning';
-    detail := format('%s, the last one since %s: earlier ones ended unexpectedly, %s times in a row, the last at %s%s.', running, date_trunc('second', w.started_at),
-                     health.failures, date_trunc('second', health.failed_at), coalesce(', with: ' || health.failure, ' without a message'));
-    hint := 'SELECT pg_current_logfile(), setting FROM pg_settings WHERE name = ''log_directory''; -- read the server log';
+    detail := format('%s, the last one since %s: '
+                     'earlier ones ended unexpectedly, %s times in a row, the last at %s%s.',
+                     running, date_trunc('second', w.started_at), health.failures,
+                     date_trunc('second', health.failed_at),
+                     coalesce(', with: ' || health.failure, ' without a message'));
+    hint := 'SELECT pg_current_logfile(), setting FROM pg_settings WHERE name = ''log_directory''; '
+            '-- read the server log';
   ELSE
     detail := running || '.';
   END IF;
@@ -157,10 +207,12 @@ BEGIN
     status := 'warning';
     detail := format('Events wait until the synchronous standbys (%s) have confirmed their transactions.',
                      current_setting('synchronous_standby_names'));
-    hint := 'ALTER SYSTEM SET outbox.wait_for_standbys = off; SELECT pg_reload_conf(); -- delivers without the standbys: a failover may undo a transaction '
-            'whose events were delivered. It is better to start a standby: SELECT application_name, state, sync_state FROM pg_stat_replication';
+    hint := 'ALTER SYSTEM SET outbox.wait_for_standbys = off; SELECT pg_reload_conf(); '
+            '-- delivers without the standbys: a failover may undo a transaction whose events were delivered. '
+            'It is better to start a standby: SELECT application_name, state, sync_state FROM pg_stat_replication';
   END IF;
   RETURN NEXT;
 END
 $$;
-COMMENT ON FUNCTION outbox_internal.doctor_worker(interval) IS 'Part of outbox.doctor(): whether there is a worker, and whether its loop runs.';
+COMMENT ON FUNCTION outbox_internal.doctor_worker(interval) IS
+  'Part of outbox.doctor(): whether there is a worker, and whether its loop runs.';
