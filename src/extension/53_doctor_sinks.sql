@@ -1,24 +1,33 @@
--- The doctor looks at each sink: is it stopped, out of reach, badly configured, or blocked by single events?
+-- The doctor checks each sink: is it stopped, out of reach, badly configured, or blocked by single events?
 
-CREATE OR REPLACE FUNCTION outbox_internal.sink_advice(server oid, OUT topic text, OUT detail text, OUT hint text) RETURNS SETOF record
+CREATE OR REPLACE FUNCTION outbox_internal.sink_advice(
+  server oid, OUT topic text, OUT detail text, OUT hint text
+) RETURNS SETOF record
 LANGUAGE c STABLE STRICT PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_sink_advice';
 COMMENT ON FUNCTION outbox_internal.sink_advice(oid) IS
-  'Part of outbox.doctor(): typical mistakes in the options of a sink, as its kind knows them. In a hint, ${server} stands for the name of the sink.';
+  'Part of outbox.doctor(): typical mistakes in the options of a sink, as its kind knows them. In a hint, ${server} '
+  'stands for the name of the sink.';
 
-CREATE OR REPLACE FUNCTION outbox_internal.doctor_sinks(patience interval, OUT "check" text, OUT status text, OUT detail text, OUT hint text) RETURNS SETOF record
+CREATE OR REPLACE FUNCTION outbox_internal.doctor_sinks(
+  patience interval, OUT "check" text, OUT status text, OUT detail text, OUT hint text
+) RETURNS SETOF record
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
   kafka record;
   s record;
   advice record;
-  probe text; -- the statement that shows a failure: whether an endpoint answers, only a request shows
+  probe text; -- the statement that shows a failure; an endpoint answers only to a request
 BEGIN
   SELECT * INTO kafka FROM outbox_internal.kafka_library();
   FOR s IN
-    SELECT v.*, f.oid AS server, f.srvoptions, u.n AS unrecorded, u.since AS unrecorded_since, u.error AS record_error, t.state AS stop_state, t.reason, t.error, t.since, t.stopped_by, h.failing AS failing_heads, h.id, h.attempts, h.available_at,
-           h.last_error AS head_error, h.dead, h.adopted, outbox_internal.mapping_options(f.oid) AS mapping
+    SELECT v.*, f.oid AS server, f.srvoptions,
+           u.n AS unrecorded, u.since AS unrecorded_since, u.error AS record_error,
+           t.state AS stop_state, t.reason, t.error, t.since, t.stopped_by,
+           h.failing AS failing_heads, h.id, h.attempts, h.available_at, h.last_error AS head_error, h.dead,
+           h.adopted,
+           outbox_internal.mapping_options(f.oid) AS mapping
     FROM outbox.sinks AS v
     JOIN pg_foreign_server AS f ON f.srvname = v.name
     LEFT JOIN outbox.stopped_sinks AS t ON t.sink = v.name
@@ -27,28 +36,37 @@ BEGIN
     ORDER BY v.name
   LOOP
     "check" := format('sink %s', s.name); status := 'ok'; hint := NULL;
-    probe := format('SELECT * FROM outbox.probe(%L%s);', s.name, CASE WHEN s.kind = 'webhook' THEN ', send => true' END);
-    detail := format('%s: %s, %s%s pending, %s failed.', s.kind, s.state, CASE WHEN s.estimated THEN 'about ' ELSE '' END, s.pending, s.failed);
-    IF s.unrecorded_since < clock_timestamp() - interval '2 seconds' THEN -- before all others: it is sent again after a restart
+    probe := format('SELECT * FROM outbox.probe(%L%s);', s.name,
+                    CASE WHEN s.kind = 'webhook' THEN ', send => true' END);
+    detail := format('%s: %s, %s%s pending, %s failed.', s.kind, s.state,
+                     CASE WHEN s.estimated THEN 'about ' ELSE '' END, s.pending, s.failed);
+    -- It comes before all other states, because such events are sent again after a restart.
+    IF s.unrecorded_since < clock_timestamp() - interval '2 seconds' THEN
       status := 'error';
-      detail := format('Delivered and not recorded: %s, since %s: %s', s.unrecorded, date_trunc('second', s.unrecorded_since), s.record_error);
-      hint := 'SELECT tgrelid::regclass, tgname, pg_get_triggerdef(oid) FROM pg_trigger WHERE NOT tgisinternal AND tgrelid IN (SELECT relid FROM pg_partition_tree(''outbox.events'')) '
-              'AND tgname !~ ''^events_''; -- a trigger or constraint of your own on outbox.events and its partitions refuses what the worker writes, unless the error says otherwise. '
-              'They are recorded by themselves when the cause is gone; a restart before that sends them again';
+      detail := format('Delivered and not recorded: %s, since %s: %s',
+                       s.unrecorded, date_trunc('second', s.unrecorded_since), s.record_error);
+      hint := 'SELECT tgrelid::regclass, tgname, pg_get_triggerdef(oid) FROM pg_trigger WHERE NOT tgisinternal '
+              'AND tgrelid IN (SELECT relid FROM pg_partition_tree(''outbox.events'')) AND tgname !~ ''^events_''; '
+              '-- a trigger or constraint of your own on outbox.events and its partitions refuses what the worker '
+              'writes, unless the error says otherwise. They are recorded by themselves when the cause is gone; '
+              'a restart before that sends them again';
     ELSIF s.stop_state = 'paused' THEN
       status := 'warning';
-      detail := format('%s has been paused since %s by %s: %s.', s.name, s.since, s.stopped_by, outbox_internal.counted(s.pending, 'event waits', 'events wait'));
+      detail := format('%s has been paused since %s by %s: %s.', s.name, s.since, s.stopped_by,
+                       outbox_internal.counted(s.pending, 'event waits', 'events wait'));
       hint := format('SELECT outbox.resume(%L);', s.name);
     ELSIF s.stop_state = 'disabled' THEN
       status := 'error';
       detail := format('%s has been disabled since %s, %s: %s. %s.', s.target, s.since,
                        CASE s.reason WHEN '410' THEN 'because its endpoint wants no more events (410)'
-                       ELSE 'because it had failed for ' || s.reason || ' without a success' END,
-                       coalesce(s.error, 'no error is known'), outbox_internal.counted(s.pending, 'event waits', 'events wait'));
+                                     ELSE 'because it had failed for ' || s.reason || ' without a success' END,
+                       coalesce(s.error, 'no error is known'),
+                       outbox_internal.counted(s.pending, 'event waits', 'events wait'));
       hint := format('SELECT outbox.resume(%L); -- when the cause is gone', s.name);
     ELSIF s.state = 'paused by endpoint' AND s.pending > 0 AND s.paused_until > clock_timestamp() + patience THEN
       status := 'warning';
-      detail := format('%s has asked for a pause until %s (Retry-After or RateLimit-Reset): %s.', s.target, date_trunc('second', s.paused_until),
+      detail := format('%s has asked for a pause until %s (Retry-After or RateLimit-Reset): %s.',
+                       s.target, date_trunc('second', s.paused_until),
                        outbox_internal.counted(s.pending, 'event waits', 'events wait'));
       hint := format('SELECT outbox.resume(%L); -- ends the pause; option max_pause limits such pauses', s.name);
     ELSIF s.state IN ('circuit open', 'disabled', 'misconfigured') THEN
@@ -56,53 +74,85 @@ BEGIN
       detail := format('%s is %s: %s', s.target, s.state, coalesce(s.last_error, 'no error is known'));
       hint := CASE
         WHEN s.state = 'misconfigured' AND s.kind = 'kafka' AND kafka.status = 'error' THEN '-- ' || kafka.hint
-        WHEN s.kind = 'kafka' AND s.last_error LIKE '%SASL authentication failed%' AND 'sasl_password' = ANY (s.mapping) THEN
-          outbox_internal.doctor_comment(format('give it the correct password, and its events are sent: ALTER USER MAPPING FOR PUBLIC SERVER %I OPTIONS (SET sasl_password ''…''); '
+        WHEN s.kind = 'kafka' AND s.last_error LIKE '%SASL authentication failed%'
+             AND 'sasl_password' = ANY (s.mapping) THEN
+          outbox_internal.doctor_comment(format(
+            'give it the correct password, and its events are sent: '
+            'ALTER USER MAPPING FOR PUBLIC SERVER %I OPTIONS (SET sasl_password ''…''); '
             'this shows each step: SELECT * FROM outbox.probe(%L);', s.name, s.name))
         WHEN s.last_error LIKE 'crashed twice %' THEN
-          format('SELECT outbox.resume(%L); -- when the cause is gone; after the installation of another build it is opened by itself. No event is lost, and no attempt is spent', s.name)
+          format('SELECT outbox.resume(%L); -- when the cause is gone; after the installation of another build '
+                 'it is opened by itself. No event is lost, and no attempt is spent', s.name)
         WHEN s.last_error LIKE 'the library of sink kind %' THEN
-          'SELECT pg_terminate_backend(pid) FROM outbox.workers; -- after the installation of the library that was built for this outbox and PostgreSQL. '
-          'No event is lost, and no attempt is spent'
+          'SELECT pg_terminate_backend(pid) FROM outbox.workers; -- after the installation of the library '
+          'that was built for this outbox and PostgreSQL. No event is lost, and no attempt is spent'
         WHEN s.state = 'disabled' THEN probe || ' -- the worker is about to record it: run the doctor again'
         WHEN s.kind = 'webhook' THEN
-          probe || ' -- shows the failing step. It sends a test event if it connects, and explains the answer: 401 and 403 need other credentials in '
-                   'the user mapping, 404 another url. No event is lost, and no attempt is spent'
-        WHEN s.kind = 'kafka' THEN probe || ' -- shows the failing step; correct it by ALTER SERVER or ALTER USER MAPPING. No event is lost, and no attempt is spent'
-        ELSE probe || ' -- shows the failing step; if none fails, with send => true, which sends a test event. Correct it by ALTER SERVER or ALTER USER MAPPING. '
-                      'No event is lost, and no attempt is spent' END;
+          probe || ' -- shows the failing step. It sends a test event if it connects, and explains the answer: '
+                   '401 and 403 need other credentials in the user mapping, 404 another url. '
+                   'No event is lost, and no attempt is spent'
+        WHEN s.kind = 'kafka' THEN
+          probe || ' -- shows the failing step; correct it by ALTER SERVER or ALTER USER MAPPING. '
+                   'No event is lost, and no attempt is spent'
+        ELSE
+          probe || ' -- shows the failing step; if none fails, with send => true, which sends a test event. '
+                   'Correct it by ALTER SERVER or ALTER USER MAPPING. No event is lost, and no attempt is spent' END;
     ELSIF s.state = 'degraded' THEN
       status := 'warning';
       detail := format('%s is degraded: %s', s.target, coalesce(s.last_error, 'no error is known'));
       hint := CASE
-        WHEN s.last_error LIKE 'topic % does not exist%' AND 'allow_auto_create_topics=false' = ANY (s.srvoptions) THEN
-          format('ALTER SERVER %I OPTIONS (SET allow_auto_create_topics ''true''); -- or create the topic; its events are then sent by themselves', s.name)
-        ELSE probe || ' -- shows the failing step. The events are sent by themselves when the cause is gone; no event is lost, and no attempt is spent' END;
+        WHEN s.last_error LIKE 'topic % does not exist%'
+             AND 'allow_auto_create_topics=false' = ANY (s.srvoptions) THEN
+          format('ALTER SERVER %I OPTIONS (SET allow_auto_create_topics ''true''); '
+                 '-- or create the topic; its events are then sent by themselves', s.name)
+        ELSE
+          probe || ' -- shows the failing step. The events are sent by themselves when the cause is gone; '
+                   'no event is lost, and no attempt is spent' END;
     ELSIF s.dead THEN
       status := 'warning';
-      detail := format('%s %s, the first behind %s: %s', detail, outbox_internal.counted(s.blocked, 'waits behind a dead letter or a failing event of its key',
-                       'wait behind dead letters or failing events of their keys'), s.id, coalesce(s.head_error, 'no error is known'));
-      hint := format('SELECT outbox.redrive(id, sink) FROM outbox.events WHERE status = ''FAILED'' AND sink = %L; -- when the cause is gone; to give one up, '
+      detail := format('%s %s, the first behind %s: %s', detail,
+                       outbox_internal.counted(s.blocked,
+                                               'waits behind a dead letter or a failing event of its key',
+                                               'wait behind dead letters or failing events of their keys'),
+                       s.id, coalesce(s.head_error, 'no error is known'));
+      hint := format('SELECT outbox.redrive(id, sink) FROM outbox.events WHERE status = ''FAILED'' AND sink = %L; '
+                     '-- when the cause is gone; to give one up, '
                      'DELETE FROM outbox.events the one whose id is in the detail', s.name);
     ELSIF s.failing_heads > 0 THEN
       status := 'warning';
-      detail := format('%s %s and %s behind them; the oldest is %s, after %s, %s: %s', detail, outbox_internal.counted(s.failing_heads, 'is failing', 'are failing'),
-                       outbox_internal.counted(s.blocked, 'waits', 'wait'), s.id, outbox_internal.counted(s.attempts, 'attempt', 'attempts'), CASE WHEN s.adopted THEN 'tried again at ' || date_trunc('second', s.available_at) ELSE 'not tried before outbox.adopt()' END,
+      detail := format('%s %s and %s behind them; the oldest is %s, after %s, %s: %s', detail,
+                       outbox_internal.counted(s.failing_heads, 'is failing', 'are failing'),
+                       outbox_internal.counted(s.blocked, 'waits', 'wait'),
+                       s.id,
+                       outbox_internal.counted(s.attempts, 'attempt', 'attempts'),
+                       CASE WHEN s.adopted THEN 'tried again at ' || date_trunc('second', s.available_at)
+                            ELSE 'not tried before outbox.adopt()' END,
                        coalesce(s.head_error, 'no error is known'));
-      hint := CASE WHEN s.adopted THEN format('UPDATE outbox.events SET available_at = now() WHERE status = ''PENDING'' AND sink = %L AND id = %L; -- to try it now; '
-                     'DELETE FROM outbox.events with the same WHERE gives it up', s.name, s.id)
-              ELSE '-- see check origin' END;
+      hint := CASE
+        WHEN s.adopted THEN
+          format('UPDATE outbox.events SET available_at = now() '
+                 'WHERE status = ''PENDING'' AND sink = %L AND id = %L; '
+                 '-- to try it now; DELETE FROM outbox.events with the same WHERE gives it up', s.name, s.id)
+        ELSE '-- see check origin' END;
     ELSIF s.failed > 0 THEN
       status := 'warning';
-      detail := detail || CASE WHEN s.blocked > 0 THEN format(' %s behind them.', outbox_internal.counted(s.blocked, 'waits', 'wait')) ELSE '' END;
-      hint := format('SELECT outbox.redrive(id, sink) FROM outbox.events WHERE status = ''FAILED'' AND sink = %L; -- when the cause is gone, '
-                     'which last_error of the same rows tells', s.name);
-    ELSIF s.state IN ('idle', 'waiting') AND s.in_flight = 0 AND s.rate < 0.01 AND s.oldest_pending_age > greatest(patience, interval '5 minutes') THEN
+      detail := detail
+                || CASE WHEN s.blocked > 0
+                        THEN format(' %s behind them.', outbox_internal.counted(s.blocked, 'waits', 'wait'))
+                        ELSE '' END;
+      hint := format('SELECT outbox.redrive(id, sink) FROM outbox.events WHERE status = ''FAILED'' AND sink = %L; '
+                     '-- when the cause is gone, which last_error of the same rows tells', s.name);
+    ELSIF s.state IN ('idle', 'waiting') AND s.in_flight = 0 AND s.rate < 0.01
+          AND s.oldest_pending_age > greatest(patience, interval '5 minutes') THEN
       status := 'warning';
-      detail := format('%s Its oldest event has been due for %s, and nothing is %s.', detail, date_trunc('second', s.oldest_pending_age),
+      detail := format('%s Its oldest event has been due for %s, and nothing is %s.',
+                       detail, date_trunc('second', s.oldest_pending_age),
                        CASE WHEN s.kind = 'manual' THEN 'claimed' ELSE 'delivered' END);
-      hint := CASE WHEN s.kind = 'manual' THEN 'SELECT pid, usename, application_name, state, query_start FROM pg_stat_activity WHERE query ~ ''outbox\.(claim|n?ack)''; -- does its dispatcher run?'
-              ELSE probe || ' -- unless another check says why' END;
+      hint := CASE
+        WHEN s.kind = 'manual' THEN
+          'SELECT pid, usename, application_name, state, query_start FROM pg_stat_activity '
+          'WHERE query ~ ''outbox\.(claim|n?ack)''; -- does its dispatcher run?'
+        ELSE probe || ' -- unless another check says why' END;
     END IF;
     RETURN NEXT;
 
@@ -117,10 +167,12 @@ BEGIN
   END LOOP;
   IF NOT FOUND THEN
     "check" := 'sinks'; status := 'warning'; detail := 'There is no sink.';
-    hint := '-- CREATE SERVER makes one, which takes all events that the options events, aggregates and match choose, and every event without them: '
-            'CREATE SERVER main FOREIGN DATA WRAPPER outbox_kafka OPTIONS (bootstrap_servers ''localhost:9092'', events ''order.*'');';
+    hint := '-- CREATE SERVER makes one, which takes all events that the options events, aggregates and match '
+            'choose, and every event without them: CREATE SERVER main FOREIGN DATA WRAPPER outbox_kafka '
+            'OPTIONS (bootstrap_servers ''localhost:9092'', events ''order.*'');';
     RETURN NEXT;
   END IF;
 END
 $$;
-COMMENT ON FUNCTION outbox_internal.doctor_sinks(interval) IS 'Part of outbox.doctor(): one row per sink, and one for each typical mistake in its options.';
+COMMENT ON FUNCTION outbox_internal.doctor_sinks(interval) IS
+  'Part of outbox.doctor(): one row per sink, and one for each typical mistake in its options.';
