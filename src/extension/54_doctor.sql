@@ -1,6 +1,8 @@
--- The doctor looks at what is due now and then, and at who may read what. Then the doctor itself.
+-- The doctor's checks of maintenance, and of who may read secrets and payloads. Then the doctor itself.
 
-CREATE OR REPLACE FUNCTION outbox_internal.doctor_upkeep(patience interval, OUT "check" text, OUT status text, OUT detail text, OUT hint text) RETURNS SETOF record
+CREATE OR REPLACE FUNCTION outbox_internal.doctor_upkeep(
+  patience interval, OUT "check" text, OUT status text, OUT detail text, OUT hint text
+) RETURNS SETOF record
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -10,55 +12,81 @@ DECLARE
   s record;
 BEGIN
   -- The worker makes and drops days every ten minutes.
-  "check" := 'retention'; status := 'ok'; detail := format('Delivered events are kept for %s; the days are in place.', keep);
-  SELECT min(d.day) AS oldest, count(*) FILTER (WHERE d.day + 2 < (now() - keep) AT TIME ZONE 'UTC') AS over, bool_or(d.day = today) AND bool_or(d.day = today + 1) AS ready INTO days
+  "check" := 'retention'; status := 'ok';
+  detail := format('Delivered events are kept for %s; the days are in place.', keep);
+  SELECT min(d.day) AS oldest,
+         count(*) FILTER (WHERE d.day + 2 < (now() - keep) AT TIME ZONE 'UTC') AS over,
+         bool_or(d.day = today) AND bool_or(d.day = today + 1) AS ready
+  INTO days
   FROM (SELECT right(c.relname, 8)::date AS day FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid
         WHERE i.inhparent = 'outbox.events_sent'::regclass AND c.relname ~ '^events_sent_\d{8}$') AS d;
-  SELECT 'events_sent_' || to_char(today + n, 'YYYYMMDD') AS name INTO s FROM generate_series(0, 3) AS n
-  WHERE to_regclass('outbox.events_sent_' || to_char(today + n, 'YYYYMMDD')) IS NOT NULL AND NOT outbox_internal.has_day('events_sent_' || to_char(today + n, 'YYYYMMDD'))
+  SELECT 'events_sent_' || to_char(today + n, 'YYYYMMDD') AS name INTO s
+  FROM generate_series(0, 3) AS n
+  WHERE to_regclass('outbox.events_sent_' || to_char(today + n, 'YYYYMMDD')) IS NOT NULL
+    AND NOT outbox_internal.has_day('events_sent_' || to_char(today + n, 'YYYYMMDD'))
   ORDER BY 1 LIMIT 1;
   IF FOUND THEN
     status := CASE WHEN keep > '0' THEN 'error' ELSE 'warning' END;
-    detail := format('The table outbox.%s is no partition of outbox.events_sent, and has the name of one: delivered events of that day are deleted and not kept.', s.name);
-    hint := format('ALTER TABLE outbox.%I RENAME TO %I; SELECT outbox.run_maintenance();', s.name, s.name || '_detached');
+    detail := format('The table outbox.%s is no partition of outbox.events_sent, and has the name of one: '
+                     'delivered events of that day are deleted and not kept.', s.name);
+    hint := format('ALTER TABLE outbox.%I RENAME TO %I; SELECT outbox.run_maintenance();',
+                   s.name, s.name || '_detached');
   ELSIF days.over > 0 AND outbox_internal.restore_seen() THEN
     status := 'warning';
-    detail := format('%s of delivered events %s over and not dropped, the oldest is %s: a restore is under way, or events wait that were enqueued in '
-                     'another cluster or database.', outbox_internal.counted(days.over, 'day', 'days'), CASE days.over WHEN 1 THEN 'is' ELSE 'are' END, days.oldest);
-    hint := '-- only where no other server delivers the events: SELECT outbox.adopt(); drops the days too. Elsewhere, when the restore has ended: SELECT outbox.run_maintenance();';
+    detail := format('%s of delivered events %s over and not dropped, the oldest is %s: a restore is under way, '
+                     'or events wait that were enqueued in another cluster or database.',
+                     outbox_internal.counted(days.over, 'day', 'days'),
+                     CASE days.over WHEN 1 THEN 'is' ELSE 'are' END, days.oldest);
+    hint := '-- only where no other server delivers the events: SELECT outbox.adopt(); drops the days too. '
+            'Elsewhere, when the restore has ended: SELECT outbox.run_maintenance();';
   ELSIF days.over > 0 THEN
     status := 'warning';
-    detail := format('%s of delivered events %s over and not dropped, the oldest is %s: a session has been reading them for long, or no worker runs.',
-                     outbox_internal.counted(days.over, 'day', 'days'), CASE days.over WHEN 1 THEN 'is' ELSE 'are' END, days.oldest);
-    hint := 'SELECT outbox.run_maintenance(); -- if it fails for a lock: SELECT pid, state, xact_start FROM pg_stat_activity ORDER BY xact_start';
-  ELSIF days.ready IS NOT TRUE AND EXISTS (SELECT FROM outbox_internal.worker_slots() AS w WHERE w.started_at < clock_timestamp() - patience
-                                           AND w.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())) THEN
+    detail := format('%s of delivered events %s over and not dropped, the oldest is %s: '
+                     'a session has been reading them for long, or no worker runs.',
+                     outbox_internal.counted(days.over, 'day', 'days'),
+                     CASE days.over WHEN 1 THEN 'is' ELSE 'are' END, days.oldest);
+    hint := 'SELECT outbox.run_maintenance(); '
+            '-- if it fails for a lock: SELECT pid, state, xact_start FROM pg_stat_activity ORDER BY xact_start';
+  ELSIF days.ready IS NOT TRUE
+        AND EXISTS (SELECT FROM outbox_internal.worker_slots() AS w
+                    WHERE w.started_at < clock_timestamp() - patience
+                      AND w.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())) THEN
     status := 'warning';
-    detail := 'The days of delivered events that should be ready for today and tomorrow are not: with a retention, delivered events could not be recorded.';
+    detail := 'The days of delivered events that should be ready for today and tomorrow are not: '
+              'with a retention, delivered events could not be recorded.';
     hint := 'SELECT outbox.run_maintenance();';
   END IF;
   RETURN NEXT;
 
   "check" := 'vacuum'; status := 'ok'; hint := NULL; detail := 'Autovacuum is on for the tables.';
-  SELECT c.oid::regclass AS name INTO s FROM pg_class AS c
-  WHERE c.oid IN ('outbox.events_pending'::regclass, 'outbox.events_failed'::regclass, 'outbox_internal.rescan_queue'::regclass)
-    AND 'autovacuum_enabled=false' = ANY (replace(c.reloptions::text, 'autovacuum_enabled=off', 'autovacuum_enabled=false')::text[]) ORDER BY 1 LIMIT 1;
+  SELECT c.oid::regclass AS name INTO s
+  FROM pg_class AS c
+  WHERE c.oid IN ('outbox.events_pending'::regclass, 'outbox.events_failed'::regclass,
+                  'outbox_internal.rescan_queue'::regclass)
+    AND 'autovacuum_enabled=false' = ANY (
+      replace(c.reloptions::text, 'autovacuum_enabled=off', 'autovacuum_enabled=false')::text[])
+  ORDER BY 1 LIMIT 1;
   IF FOUND THEN
-    status := 'warning'; detail := format('Autovacuum is turned off for %s: deleted rows stay, and the worker becomes slower.', s.name);
+    status := 'warning';
+    detail := format('Autovacuum is turned off for %s: deleted rows stay, and the worker becomes slower.', s.name);
     hint := format('ALTER TABLE %s RESET (autovacuum_enabled);', s.name);
   ELSIF NOT current_setting('autovacuum')::boolean OR NOT current_setting('track_counts')::boolean THEN
     status := 'warning'; detail := 'Autovacuum is turned off: deleted rows stay, and the worker becomes slower.';
     hint := 'ALTER SYSTEM SET autovacuum = on; ALTER SYSTEM SET track_counts = on; SELECT pg_reload_conf();';
   ELSE
     SELECT t.n_dead_tup, t.last_vacuumed INTO s
-    FROM (SELECT st.n_dead_tup, greatest(st.last_autovacuum, st.last_vacuum) AS last_vacuumed FROM pg_stat_all_tables AS st
+    FROM (SELECT st.n_dead_tup, greatest(st.last_autovacuum, st.last_vacuum) AS last_vacuumed
+          FROM pg_stat_all_tables AS st
           WHERE st.relid = 'outbox.events_pending'::regclass) AS t
-    WHERE t.n_dead_tup > 5000000 AND coalesce(t.last_vacuumed, pg_postmaster_start_time()) < now() - interval '30 minutes'
+    WHERE t.n_dead_tup > 5000000
+      AND coalesce(t.last_vacuumed, pg_postmaster_start_time()) < now() - interval '30 minutes'
       AND NOT EXISTS (SELECT FROM pg_stat_progress_vacuum AS v WHERE v.relid = 'outbox.events_pending'::regclass);
     IF FOUND THEN
       status := 'warning';
-      detail := format('About %s deleted rows of outbox.events_pending wait for vacuum, which last ran at %s.', s.n_dead_tup, coalesce(s.last_vacuumed::text, '(never)'));
-      hint := 'VACUUM (VERBOSE) outbox.events_pending; -- if it removes few rows, look at the checks horizon, transactions and prepared';
+      detail := format('About %s deleted rows of outbox.events_pending wait for vacuum, which last ran at %s.',
+                       s.n_dead_tup, coalesce(s.last_vacuumed::text, '(never)'));
+      hint := 'VACUUM (VERBOSE) outbox.events_pending; '
+              '-- if it removes few rows, look at the checks horizon, transactions and prepared';
     END IF;
   END IF;
   RETURN NEXT;
@@ -66,8 +94,10 @@ END
 $$;
 COMMENT ON FUNCTION outbox_internal.doctor_upkeep(interval) IS 'Part of outbox.doctor(): retention and vacuum.';
 
--- Only what no service would do for a reason: the hint must not show a secret either.
-CREATE OR REPLACE FUNCTION outbox_internal.doctor_secrets(patience interval, OUT "check" text, OUT status text, OUT detail text, OUT hint text) RETURNS SETOF record
+-- It reports only grants and addresses that no installation has for a reason. The hint must not show a secret either.
+CREATE OR REPLACE FUNCTION outbox_internal.doctor_secrets(
+  patience interval, OUT "check" text, OUT status text, OUT detail text, OUT hint text
+) RETURNS SETOF record
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -77,29 +107,44 @@ BEGIN
   FOR s IN
     SELECT c.oid::regclass AS name, c.relnamespace = 'pg_catalog'::regnamespace AS of_secrets
     FROM pg_class AS c
-    WHERE (c.oid = 'pg_user_mapping'::regclass OR c.relnamespace = 'outbox'::regnamespace AND c.relname ~ '^events' AND c.relkind IN ('r', 'p'))
+    WHERE (c.oid = 'pg_user_mapping'::regclass
+           OR c.relnamespace = 'outbox'::regnamespace AND c.relname ~ '^events' AND c.relkind IN ('r', 'p'))
       AND EXISTS (SELECT FROM aclexplode(c.relacl) AS a WHERE a.grantee = 0 AND a.privilege_type = 'SELECT')
     ORDER BY 2 DESC, 1
   LOOP
     status := 'error';
-    detail := format('PUBLIC may read %s, and with it %s.', s.name, CASE WHEN s.of_secrets THEN 'the secrets of all user mappings' ELSE 'the payloads of events' END);
+    detail := format('PUBLIC may read %s, and with it %s.', s.name,
+                     CASE WHEN s.of_secrets THEN 'the secrets of all user mappings'
+                          ELSE 'the payloads of events' END);
     hint := format('REVOKE SELECT ON %s FROM PUBLIC;', s.name);
     RETURN NEXT;
   END LOOP;
   FOR s IN
     SELECT f.srvname AS name, outbox_internal.mapping_options(f.oid) IS NOT NULL AS mapped
-    FROM pg_foreign_server AS f JOIN outbox_internal.wrappers AS w ON w.oid = f.srvfdw CROSS JOIN LATERAL pg_options_to_table(f.srvoptions) AS o
+    FROM pg_foreign_server AS f
+    JOIN outbox_internal.wrappers AS w ON w.oid = f.srvfdw
+    CROSS JOIN LATERAL pg_options_to_table(f.srvoptions) AS o
     WHERE o.option_name = 'url'
-      AND o.option_value ~* '://[^/@]*:[^/@]*@|[?&](access_?token|token|api_?key|key|secret|sig|signature|code|auth)=|//(hooks\.slack\.com|discord(app)?\.com/api/webhooks|[^/]*webhook\.office\.com)/'
+      AND o.option_value ~*
+        '://[^/@]*:[^/@]*@'
+        '|[?&](access_?token|token|api_?key|key|secret|sig|signature|code|auth)='
+        '|//(hooks\.slack\.com|discord(app)?\.com/api/webhooks|[^/]*webhook\.office\.com)/'
     ORDER BY 1
   LOOP
     status := 'warning';
-    detail := format('The url of sink %s seems to contain a secret, and PUBLIC may read the options of a server.', s.name);
-    hint := format('DO %L; -- moves it into the user mapping; then replace the token, because it was readable',
-      format('DECLARE url text := (SELECT option_value FROM pg_foreign_server, pg_options_to_table(srvoptions) WHERE srvname = %L AND option_name = ''url'');'
-             ' BEGIN EXECUTE %L; EXECUTE %L || quote_literal(url) || '')''; END', s.name, format('ALTER SERVER %I OPTIONS (DROP url)', s.name),
-             format('%s USER MAPPING FOR PUBLIC SERVER %I OPTIONS (%surl ', CASE WHEN s.mapped THEN 'ALTER' ELSE 'CREATE' END, s.name,
-                    CASE WHEN s.mapped THEN 'ADD ' ELSE '' END)));
+    detail := format('The url of sink %s seems to contain a secret, and PUBLIC may read the options of a server.',
+                     s.name);
+    hint := format(
+      'DO %L; -- moves it into the user mapping; then replace the token, because it was readable',
+      format(
+        'DECLARE url text := (SELECT option_value FROM pg_foreign_server, pg_options_to_table(srvoptions) '
+        'WHERE srvname = %L AND option_name = ''url''); '
+        'BEGIN EXECUTE %L; EXECUTE %L || quote_literal(url) || '')''; END',
+        s.name,
+        format('ALTER SERVER %I OPTIONS (DROP url)', s.name),
+        format('%s USER MAPPING FOR PUBLIC SERVER %I OPTIONS (%surl ',
+               CASE WHEN s.mapped THEN 'ALTER' ELSE 'CREATE' END, s.name,
+               CASE WHEN s.mapped THEN 'ADD ' ELSE '' END)));
     RETURN NEXT;
   END LOOP;
   IF status IS NULL THEN
@@ -108,22 +153,31 @@ BEGIN
   END IF;
 END
 $$;
-COMMENT ON FUNCTION outbox_internal.doctor_secrets(interval) IS 'Part of outbox.doctor(): a row for each table and each url by which PUBLIC can read secrets or payloads.';
+COMMENT ON FUNCTION outbox_internal.doctor_secrets(interval) IS
+  'Part of outbox.doctor(): a row for each table and each url by which PUBLIC can read secrets or payloads.';
 
--- As the extension's owner, so that an operator sees the cause without reading events or secrets: what it tells has none. It
--- answers whatever happens to its parts: one that fails, or that a lock keeps from looking, is a row too.
-CREATE OR REPLACE FUNCTION outbox.doctor(patience interval, OUT "check" text, OUT status text, OUT detail text, OUT hint text) RETURNS SETOF record
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '100ms' SET jit = off
+-- It runs as the extension's owner, so that an operator sees the cause without the right to read events or secrets,
+-- which no row contains. It also answers when one of its parts fails or meets a lock: that is a row too.
+CREATE OR REPLACE FUNCTION outbox.doctor(
+  patience interval, OUT "check" text, OUT status text, OUT detail text, OUT hint text
+) RETURNS SETOF record
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '100ms' SET jit = off
 AS $$
 DECLARE
   part text;
   locked boolean := false;
 BEGIN
-  FOREACH part IN ARRAY ARRAY['library', 'worker', 'sessions', 'locks', 'row_locks', 'transactions', 'events', 'sinks', 'upkeep', 'secrets'] LOOP
+  FOREACH part IN ARRAY ARRAY['library', 'worker', 'sessions', 'locks', 'row_locks', 'transactions', 'events',
+                              'sinks', 'upkeep', 'secrets'] LOOP
     CONTINUE WHEN pg_is_in_recovery() AND part IN ('sessions', 'locks', 'row_locks', 'transactions', 'upkeep');
-    IF part IN ('row_locks', 'events', 'sinks') AND NOT locked THEN -- reads the tables: not behind somebody who has one for himself, or waits for it
-      locked := EXISTS (SELECT FROM pg_locks AS l JOIN pg_class AS c ON c.oid = l.relation AND c.relnamespace IN ('outbox'::regnamespace, 'outbox_internal'::regnamespace)
-                        WHERE l.locktype = 'relation' AND l.mode = 'AccessExclusiveLock' AND l.pid IS DISTINCT FROM pg_backend_pid()
+    -- These parts read the tables. They are left out while a session has an exclusive lock on one, or waits for it.
+    IF part IN ('row_locks', 'events', 'sinks') AND NOT locked THEN
+      locked := EXISTS (SELECT FROM pg_locks AS l
+                        JOIN pg_class AS c ON c.oid = l.relation
+                          AND c.relnamespace IN ('outbox'::regnamespace, 'outbox_internal'::regnamespace)
+                        WHERE l.locktype = 'relation' AND l.mode = 'AccessExclusiveLock'
+                          AND l.pid IS DISTINCT FROM pg_backend_pid()
                           AND l.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())
                           AND c.relname !~ '^events_sent_');
     END IF;
@@ -135,22 +189,29 @@ BEGIN
     EXCEPTION
       WHEN lock_not_available THEN
         locked := true;
-        "check" := part; status := 'warning'; detail := 'Not looked at: another session has a lock on the tables of outbox. The check locks names it.';
+        "check" := part; status := 'warning';
+        detail := 'Not looked at: another session has a lock on the tables of outbox. The check locks names it.';
         hint := 'SELECT * FROM outbox.doctor(); -- again, without the lock';
         RETURN NEXT;
       WHEN OTHERS THEN
         "check" := part; status := 'error'; detail := format('The doctor could not look: %s', SQLERRM);
-        hint := format('SELECT * FROM outbox_internal.doctor_%s(''30 seconds''); -- as a superuser, shows the whole error', part);
+        hint := format('SELECT * FROM outbox_internal.doctor_%s(''30 seconds''); '
+                       '-- as a superuser, shows the whole error', part);
         RETURN NEXT;
     END;
   END LOOP;
 END
 $$;
 COMMENT ON FUNCTION outbox.doctor(interval) IS
-  'Finds the causes of late or missing events: one row per check and per sink, with status ok, warning or error, the facts, and a hint to paste. It names transactions and locks that are older than patience. It waits for no lock, and reads no payload.';
+  'Finds the causes of late or missing events: one row per check and per sink, with status ok, warning or error, '
+  'the facts, and a hint to paste. It names transactions and locks that are older than patience. It waits for no '
+  'lock, and reads no payload.';
 
-CREATE OR REPLACE FUNCTION outbox.doctor(OUT "check" text, OUT status text, OUT detail text, OUT hint text) RETURNS SETOF record
+CREATE OR REPLACE FUNCTION outbox.doctor(OUT "check" text, OUT status text, OUT detail text, OUT hint text)
+RETURNS SETOF record
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$ SELECT d."check", d.status, d.detail, d.hint FROM outbox.doctor(interval '30 seconds') AS d $$;
 COMMENT ON FUNCTION outbox.doctor() IS
-  'Finds the causes of late or missing events: one row per check and per sink, with status ok, warning or error, the facts, and a hint to paste. It names transactions and locks that are older than 30 seconds. It waits for no lock, and reads no payload.';
+  'Finds the causes of late or missing events: one row per check and per sink, with status ok, warning or error, '
+  'the facts, and a hint to paste. It names transactions and locks that are older than 30 seconds. It waits for no '
+  'lock, and reads no payload.';
