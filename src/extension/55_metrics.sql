@@ -1,21 +1,25 @@
 -- The metrics that a monitoring system scrapes: names and meanings in docs/monitoring.md.
--- Each column of three views is a metric and its comment the HELP text, so outbox.metrics(), docker/queries.yaml and the documentation cannot differ unnoticed.
+-- Each column of three views is a metric and its comment the HELP text, so outbox.metrics(), docker/queries.yaml and
+-- the documentation cannot differ unnoticed.
 
-CREATE OR REPLACE FUNCTION outbox_internal.sink_failures(OUT server oid, OUT reason text, OUT failures bigint) RETURNS SETOF record
+CREATE OR REPLACE FUNCTION outbox_internal.sink_failures(OUT server oid, OUT reason text, OUT failures bigint)
+RETURNS SETOF record
 LANGUAGE c VOLATILE ROWS 10 PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_sink_failures';
 COMMENT ON FUNCTION outbox_internal.sink_failures() IS
-  'The number of failed deliveries, and of times that the peer was unreachable, of this database''s sinks by reason, since the server started or outbox.reset_stats(). Reasons that have not occurred are left out.';
+  'The number of failed deliveries, and of times that the peer was unreachable, of this database''s sinks by '
+  'reason, since the server started or outbox.reset_stats(). Reasons that have not occurred are left out.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.sink_latency(
   OUT server oid, OUT le double precision[], OUT buckets bigint[], OUT sum double precision, OUT count bigint)
 RETURNS SETOF record LANGUAGE c VOLATILE ROWS 10 PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_sink_latency';
 COMMENT ON FUNCTION outbox_internal.sink_latency() IS
-  'A histogram for each of this database''s sinks: the number of events (buckets) that took at most le seconds from created_at to the acknowledgement; the sum of these times, and their number.';
+  'A histogram for each of this database''s sinks: the number of events (buckets) that took at most le seconds from '
+  'created_at to the acknowledgement; the sum of these times, and their number.';
 
--- As outbox_internal.sink_backlog() counts: a small table in one pass. Of a large one the first are counted by the indexes, so that
--- none is overlooked, and what goes beyond them is estimated from a sample of its pages.
+-- It counts as outbox_internal.sink_backlog() does: a small table in one pass. Of a large one the first events are
+-- counted by the indexes, so that a few are not overlooked, and the rest is estimated from a sample of its pages.
 CREATE OR REPLACE FUNCTION outbox_internal.backlog_apart(OUT not_adopted bigint, OUT unrouted bigint) RETURNS record
 LANGUAGE plpgsql STABLE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET enable_indexscan = on
@@ -29,52 +33,64 @@ DECLARE
   pages bigint := pg_relation_size('outbox.events_pending') / current_setting('block_size')::bigint;
   share double precision := CASE WHEN pages <= 1500 THEN 100 ELSE 30000.0 / pages END; -- percent: 300 pages
 BEGIN
-  SELECT count(*) FILTER (WHERE e.origin <> here) * 100 / share, count(*) FILTER (WHERE e.sink IS NULL) * 100 / share
+  SELECT count(*) FILTER (WHERE e.origin <> here) * 100 / share,
+         count(*) FILTER (WHERE e.sink IS NULL) * 100 / share
   INTO not_adopted, unrouted
   FROM outbox.events_pending AS e TABLESAMPLE SYSTEM (share) REPEATABLE (1);
   IF share < 100 THEN
-    SELECT count(*) INTO elsewhere FROM ((SELECT FROM outbox.events_pending AS e WHERE e.origin < here LIMIT counted)
-                                         UNION ALL (SELECT FROM outbox.events_pending AS e WHERE e.origin > here LIMIT counted)) AS few;
-    SELECT count(*) INTO nowhere FROM (SELECT FROM outbox.events_pending AS e WHERE e.sink IS NULL ORDER BY e.position LIMIT counted) AS few;
+    SELECT count(*) INTO elsewhere
+    FROM ((SELECT FROM outbox.events_pending AS e WHERE e.origin < here LIMIT counted)
+          UNION ALL (SELECT FROM outbox.events_pending AS e WHERE e.origin > here LIMIT counted)) AS few;
+    SELECT count(*) INTO nowhere
+    FROM (SELECT FROM outbox.events_pending AS e WHERE e.sink IS NULL ORDER BY e.position LIMIT counted) AS few;
     not_adopted := CASE WHEN elsewhere < counted THEN elsewhere ELSE greatest(elsewhere, not_adopted) END;
     unrouted := CASE WHEN nowhere < counted THEN nowhere ELSE greatest(nowhere, unrouted) END;
   END IF;
 END
 $$;
 COMMENT ON FUNCTION outbox_internal.backlog_apart() IS
-  'Pending events that belong to no sink of this database: those of another database or cluster, and those that no sink takes. Exact up to 2,000; beyond that, for a large table, estimated from a sample.';
+  'Pending events that belong to no sink of this database: those of another database or cluster, and those that no '
+  'sink takes. Exact up to 2,000; beyond that, for a large table, estimated from a sample.';
 
--- Each column of the three views that is not a label is a metric, outbox_COLUMN, and its comment is the HELP text. Empty on
--- a standby: its primary tells the same rows.
+-- Each column of the three views that is not a label is a metric, outbox_COLUMN, and its comment is the HELP text.
+-- The views are empty on a standby: its primary shows the same rows.
 CREATE OR REPLACE VIEW outbox.database_metrics AS
   SELECT pg_catalog.current_database() AS datname,
          (lib.version = (SELECT e.extversion FROM pg_catalog.pg_extension AS e WHERE e.extname = 'outbox')
-          AND (lib.idle OR coalesce(workers.last_loop_at > pg_catalog.clock_timestamp() - interval '30 seconds'
-                                                            - pg_catalog.current_setting('outbox.poll_interval')::interval, false)))::integer AS worker_up,
+          AND (lib.idle
+               OR coalesce(workers.last_loop_at > pg_catalog.clock_timestamp() - interval '30 seconds'
+                             - pg_catalog.current_setting('outbox.poll_interval')::interval, false)))::integer
+           AS worker_up,
          workers.n AS worker_processes,
          (SELECT a.not_adopted FROM outbox_internal.backlog_apart() AS a) AS not_adopted_events,
          (SELECT a.unrouted FROM outbox_internal.backlog_apart() AS a) AS unrouted_events,
-         (SELECT coalesce(pg_catalog.sum(b.pending), 0)::bigint FROM outbox_internal.sink_backlog() AS b WHERE b.dropped IS NOT NULL) AS dropped_sink_events
+         (SELECT coalesce(pg_catalog.sum(b.pending), 0)::bigint FROM outbox_internal.sink_backlog() AS b
+          WHERE b.dropped IS NOT NULL) AS dropped_sink_events
   FROM outbox.library() AS lib
-  CROSS JOIN (SELECT pg_catalog.count(*) AS n, pg_catalog.min(w.last_loop_at) AS last_loop_at FROM outbox_internal.worker_slots() AS w
+  CROSS JOIN (SELECT pg_catalog.count(*) AS n, pg_catalog.min(w.last_loop_at) AS last_loop_at
+              FROM outbox_internal.worker_slots() AS w
               WHERE w.database = (SELECT d.oid FROM pg_catalog.pg_database AS d
                                   WHERE d.datname = pg_catalog.current_database())) AS workers
   WHERE NOT pg_catalog.pg_is_in_recovery();
 COMMENT ON VIEW outbox.database_metrics IS 'Metrics of this database, for exporters: one row.';
 COMMENT ON COLUMN outbox.database_metrics.datname IS 'Label: this database.';
 COMMENT ON COLUMN outbox.database_metrics.worker_up IS
-  '1: a worker delivers this database''s events, or none is needed because nothing is due; 0: no worker delivers, or one has stood still for outbox.poll_interval and 30 seconds.';
+  '1: a worker delivers this database''s events, or none is needed because nothing is due; 0: no worker delivers, '
+  'or one has stood still for outbox.poll_interval and 30 seconds.';
 COMMENT ON COLUMN outbox.database_metrics.worker_processes IS 'Running workers of this database.';
 COMMENT ON COLUMN outbox.database_metrics.not_adopted_events IS
-  'Pending events that were enqueued in another database or cluster (a restored or copied one) and wait for outbox.adopt(); an estimate if very many are pending.';
-COMMENT ON COLUMN outbox.database_metrics.unrouted_events IS 'Pending events that no sink takes; an estimate if very many are pending.';
+  'Pending events that were enqueued in another database or cluster (a restored or copied one) and wait for '
+  'outbox.adopt(); an estimate if very many are pending.';
+COMMENT ON COLUMN outbox.database_metrics.unrouted_events IS
+  'Pending events that no sink takes; an estimate if very many are pending.';
 COMMENT ON COLUMN outbox.database_metrics.dropped_sink_events IS
   'Pending events of sinks that were dropped; an estimate if very many are pending.';
 
 CREATE OR REPLACE VIEW outbox.sink_metrics AS
   SELECT pg_catalog.current_database() AS datname, s.name AS sink,
          s.pending AS pending_events, s.estimated::integer AS pending_events_estimated,
-         s.scheduled AS scheduled_events, s.blocked AS blocked_events, s.failing AS failing_events, s.due AS due_events,
+         s.scheduled AS scheduled_events, s.blocked AS blocked_events, s.failing AS failing_events,
+         s.due AS due_events,
          coalesce(extract(epoch FROM s.oldest_pending_age), 0)::double precision AS oldest_pending_age_seconds,
          coalesce(extract(epoch FROM s.oldest_due_age), 0)::double precision AS oldest_due_age_seconds,
          s.in_flight AS inflight_events, s.failed AS dead_letter_events,
@@ -97,7 +113,8 @@ COMMENT ON COLUMN outbox.sink_metrics.sink IS 'Label: the sink.';
 COMMENT ON COLUMN outbox.sink_metrics.pending_events IS
   'Pending events of the sink, scheduled and blocked ones included.';
 COMMENT ON COLUMN outbox.sink_metrics.pending_events_estimated IS
-  '1: very many events are pending, and the numbers of pending, scheduled and blocked events and of dead letters are estimates.';
+  '1: very many events are pending, and the numbers of pending, scheduled and blocked events and of dead letters '
+  'are estimates.';
 COMMENT ON COLUMN outbox.sink_metrics.scheduled_events IS 'Pending events whose available_at is in the future.';
 COMMENT ON COLUMN outbox.sink_metrics.blocked_events IS
   'Pending events that wait for a failing event of the same key, or for a dead letter if on_dead_letter is block.';
@@ -106,9 +123,11 @@ COMMENT ON COLUMN outbox.sink_metrics.failing_events IS
 COMMENT ON COLUMN outbox.sink_metrics.due_events IS
   'Pending events that can be delivered now: not scheduled for later, not failing, not blocked.';
 COMMENT ON COLUMN outbox.sink_metrics.oldest_pending_age_seconds IS
-  'How long the oldest event that is not scheduled for later has waited, failing ones included, from the committed rows; 0 if there is none.';
+  'How long the oldest event that is not scheduled for later has waited, failing ones included, from the committed '
+  'rows; 0 if there is none.';
 COMMENT ON COLUMN outbox.sink_metrics.oldest_due_age_seconds IS
-  'How long the oldest due event has been due, without failing and blocked ones, from the committed rows; 0 if none is due.';
+  'How long the oldest due event has been due, without failing and blocked ones, from the committed rows; 0 if none '
+  'is due.';
 COMMENT ON COLUMN outbox.sink_metrics.inflight_events IS 'Events handed to the sink and not yet acknowledged.';
 COMMENT ON COLUMN outbox.sink_metrics.dead_letter_events IS 'Dead letters in the table.';
 COMMENT ON COLUMN outbox.sink_metrics.sink_circuit_open IS
@@ -125,7 +144,8 @@ COMMENT ON COLUMN outbox.sink_metrics.dead_letters_total IS 'Events that became 
 COMMENT ON COLUMN outbox.sink_metrics.redriven_late_total IS
   'Dead letters that were redriven by force and delivered after later events of their keys.';
 COMMENT ON COLUMN outbox.sink_metrics.publish_latency_seconds IS
-  'Seconds from created_at, the start of the enqueuing transaction, to the acknowledgement, including retries and the time until a scheduled event is due.';
+  'Seconds from created_at, the start of the enqueuing transaction, to the acknowledgement, including retries and '
+  'the time until a scheduled event is due.';
 COMMENT ON COLUMN outbox.sink_metrics.publish_latency_seconds_bucket IS
   'The number of events that took at most the seconds at the same place of publish_latency_seconds.';
 COMMENT ON COLUMN outbox.sink_metrics.publish_latency_seconds_sum IS 'The sum of these times.';
@@ -138,15 +158,18 @@ CREATE OR REPLACE VIEW outbox.failure_metrics AS
   FROM outbox_internal.sink_failures() AS e
   JOIN pg_catalog.pg_foreign_server AS f ON f.oid = e.server
   WHERE NOT pg_catalog.pg_is_in_recovery();
-COMMENT ON VIEW outbox.failure_metrics IS 'Metrics of failures, for exporters: one row per sink and reason that has occurred.';
+COMMENT ON VIEW outbox.failure_metrics IS
+  'Metrics of failures, for exporters: one row per sink and reason that has occurred.';
 COMMENT ON COLUMN outbox.failure_metrics.datname IS 'Label: this database.';
 COMMENT ON COLUMN outbox.failure_metrics.sink IS 'Label: the sink.';
 COMMENT ON COLUMN outbox.failure_metrics.reason IS
-  'Label: timeout, connection (refused or lost), dns, tls, auth, http_3xx, http_4xx, http_5xx, rate_limited, too_large, topic, broker, blocked (by the network guard), invalid (this event), or other.';
+  'Label: timeout, connection (refused or lost), dns, tls, auth, http_3xx, http_4xx, http_5xx, rate_limited, '
+  'too_large, topic, broker, blocked (by the network guard), invalid (this event), or other.';
 COMMENT ON COLUMN outbox.failure_metrics.publish_failures_total IS
   'Failed deliveries, also those that cost no attempt, and times that the sink was found down.';
 
-CREATE OR REPLACE FUNCTION outbox.metrics(format text DEFAULT 'prometheus') RETURNS text LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+CREATE OR REPLACE FUNCTION outbox.metrics(format text DEFAULT 'prometheus') RETURNS text
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp SET jit = off
 AS $$
 DECLARE
@@ -165,8 +188,11 @@ BEGIN
     UNION ALL SELECT 'outbox.failure_metrics'::regclass, to_jsonb(m) FROM outbox.failure_metrics AS m),
   labelled AS MATERIALIZED (
     SELECT s.view, s.row,
-           (SELECT string_agg(format('%s="%s"', l.name, replace(replace(replace(s.row ->> l.name, '\', '\\'), '"', '\"'), E'\n', '\n')), ',')
-            FROM unnest('{datname,sink,reason}'::text[]) AS l (name) WHERE s.row ? l.name) AS labels
+           (SELECT string_agg(
+              format('%s="%s"', l.name,
+                     replace(replace(replace(s.row ->> l.name, '\', '\\'), '"', '\"'), E'\n', '\n')), ',')
+            FROM unnest('{datname,sink,reason}'::text[]) AS l (name)
+            WHERE s.row ? l.name) AS labels
     FROM source AS s),
   family AS (
     SELECT a.attrelid AS view, a.attnum, a.attname::text AS col, 'outbox_' || a.attname AS name,
@@ -174,7 +200,9 @@ BEGIN
                 WHEN a.attname LIKE '%\_total' THEN 'counter' ELSE 'gauge' END AS type,
            col_description(a.attrelid, a.attnum) AS help
     FROM pg_attribute AS a
-    WHERE a.attnum > 0 AND a.attrelid IN ('outbox.database_metrics'::regclass, 'outbox.sink_metrics'::regclass, 'outbox.failure_metrics'::regclass)
+    WHERE a.attnum > 0
+      AND a.attrelid IN ('outbox.database_metrics'::regclass, 'outbox.sink_metrics'::regclass,
+                         'outbox.failure_metrics'::regclass)
       AND a.attname <> ALL ('{datname,sink,reason}') AND a.attname !~ '_(bucket|sum|count)$'),
   sample AS (
     SELECT f.view, f.col, l.labels, 0 AS n, format(E'%s{%s} %s\n', f.name, l.labels, l.row ->> f.col) AS line
@@ -189,14 +217,19 @@ BEGIN
       UNION ALL SELECT 1000, '+Inf', l.row ->> (f.col || '_count')) AS b
     WHERE f.type = 'histogram'
     UNION ALL
-    SELECT f.view, f.col, l.labels, 1001, format(E'%1$s_sum{%2$s} %3$s\n%1$s_count{%2$s} %4$s\n', f.name, l.labels,
-                                                 l.row ->> (f.col || '_sum'), l.row ->> (f.col || '_count'))
+    SELECT f.view, f.col, l.labels, 1001,
+           format(E'%1$s_sum{%2$s} %3$s\n%1$s_count{%2$s} %4$s\n', f.name, l.labels,
+                  l.row ->> (f.col || '_sum'), l.row ->> (f.col || '_count'))
     FROM family AS f JOIN labelled AS l ON l.view = f.view WHERE f.type = 'histogram'),
   lines AS (
-    SELECT s.view, s.col, string_agg(s.line, '' ORDER BY s.labels, s.n) AS text FROM sample AS s GROUP BY s.view, s.col)
-  SELECT coalesce(string_agg(format(E'# HELP %1$s %2$s\n# TYPE %1$s %3$s\n%4$s',
-                                    CASE WHEN open_metrics THEN regexp_replace(f.name, '_total$', '') ELSE f.name END,
-                                    replace(f.help, '\', '\\'), f.type, l.text), '' ORDER BY f.view, f.attnum), '')
+    SELECT s.view, s.col, string_agg(s.line, '' ORDER BY s.labels, s.n) AS text
+    FROM sample AS s
+    GROUP BY s.view, s.col)
+  SELECT coalesce(string_agg(
+           format(E'# HELP %1$s %2$s\n# TYPE %1$s %3$s\n%4$s',
+                  CASE WHEN open_metrics THEN regexp_replace(f.name, '_total$', '') ELSE f.name END,
+                  replace(f.help, '\', '\\'), f.type, l.text),
+           '' ORDER BY f.view, f.attnum), '')
          || CASE WHEN open_metrics THEN E'# EOF\n' ELSE '' END
   INTO answer
   FROM family AS f JOIN lines AS l USING (view, col);
@@ -204,4 +237,5 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION outbox.metrics(text) IS
-  'The metrics of this database and its sinks as text for Prometheus: format 0.0.4 (''prometheus''), or OpenMetrics 1.0 (''openmetrics'').';
+  'The metrics of this database and its sinks as text for Prometheus: format 0.0.4 (''prometheus''), or OpenMetrics '
+  '1.0 (''openmetrics'').';
