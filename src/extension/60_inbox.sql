@@ -1,6 +1,7 @@
--- The consumer's side: which events were processed, so that a duplicate is known for one.
--- processed_events is partitioned by the id's own time, so that partitions of a day and of an hour can stand side by side when the retention changes,
--- and an id always meets itself. mark_processed() takes 25 µs, a plain INSERT ... ON CONFLICT DO NOTHING 15.
+-- The consumer's side: the events that it has processed, so that it recognises a duplicate.
+-- processed_events is partitioned by the id's own time, so that partitions of a day and of an hour can stand side by
+-- side when the retention changes, and an id always meets itself. mark_processed() takes 25 µs, a plain INSERT ... ON
+-- CONFLICT DO NOTHING 15.
 
 CREATE TABLE IF NOT EXISTS outbox.processed_events (
   event_id uuid NOT NULL,
@@ -9,17 +10,23 @@ CREATE TABLE IF NOT EXISTS outbox.processed_events (
   processed_at timestamptz NOT NULL DEFAULT pg_catalog.now()
 ) PARTITION BY RANGE (id_time);
 COMMENT ON TABLE outbox.processed_events IS
-  'Events that handlers of this database have processed, written by outbox.mark_processed(). One partition per day of their ids (UTC), per hour if outbox.processed_retention is below 2d; dropped as a whole.';
+  'Events that handlers of this database have processed, written by outbox.mark_processed(). One partition per day '
+  'of their ids (UTC), per hour if outbox.processed_retention is below 2d; dropped as a whole.';
 COMMENT ON COLUMN outbox.processed_events.event_id IS 'The event.';
-COMMENT ON COLUMN outbox.processed_events.handler IS 'The name of the handler that processed it; an event may have several.';
-COMMENT ON COLUMN outbox.processed_events.id_time IS 'The time in a UUIDv7, by which the same id always belongs to the same partition; infinity for ids of other versions.';
-COMMENT ON COLUMN outbox.processed_events.processed_at IS 'When it was processed: the start of the consumer''s transaction.';
+COMMENT ON COLUMN outbox.processed_events.handler IS
+  'The name of the handler that processed it; an event may have several.';
+COMMENT ON COLUMN outbox.processed_events.id_time IS
+  'The time in a UUIDv7, by which the same id always belongs to the same partition; infinity for ids of other '
+  'versions.';
+COMMENT ON COLUMN outbox.processed_events.processed_at IS
+  'When it was processed: the start of the consumer''s transaction.';
 
 CREATE TABLE IF NOT EXISTS outbox.processed_events_other PARTITION OF outbox.processed_events (
   PRIMARY KEY (event_id, handler, id_time)
 ) FOR VALUES FROM ('infinity') TO (MAXVALUE);
 COMMENT ON TABLE outbox.processed_events_other IS
-  'Processed events whose ids contain no time (UUID versions other than 7). They are deleted row by row, outbox.processed_retention after they were processed.';
+  'Processed events whose ids contain no time (UUID versions other than 7). They are deleted row by row, '
+  'outbox.processed_retention after they were processed.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.processed_retention() RETURNS interval
 LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
@@ -34,30 +41,36 @@ DECLARE
   utc timestamp := id_time AT TIME ZONE 'UTC';
   unit text := CASE WHEN outbox_internal.processed_retention() < interval '2 days' THEN 'hour' ELSE 'day' END;
 BEGIN
-  LOCK TABLE ONLY outbox.processed_events IN SHARE UPDATE EXCLUSIVE MODE; -- what is there stays as it is
+  LOCK TABLE ONLY outbox.processed_events IN SHARE UPDATE EXCLUSIVE MODE; -- its partitions stay as they are
   IF to_regclass('outbox.processed_events_' || to_char(utc, 'YYYYMMDD')) IS NOT NULL THEN
-    RETURN false; -- from when the retention was longer
+    RETURN false; -- made when the retention was longer
   END IF;
-  IF unit = 'day' AND EXISTS (SELECT FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid
-                              WHERE i.inhparent = 'outbox.processed_events'::regclass
-                                AND c.relname ~ ('^processed_events_' || to_char(utc, 'YYYYMMDD') || '[0-9]{2}$')) THEN
-    unit := 'hour'; -- from when it was shorter
+  IF unit = 'day'
+     AND EXISTS (SELECT FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid
+                 WHERE i.inhparent = 'outbox.processed_events'::regclass
+                   AND c.relname ~ ('^processed_events_' || to_char(utc, 'YYYYMMDD') || '[0-9]{2}$')) THEN
+    unit := 'hour'; -- made when it was shorter
   END IF;
   RETURN outbox_internal.add_partition('outbox.processed_events',
-    'processed_events_' || to_char(utc, CASE unit WHEN 'day' THEN 'YYYYMMDD' ELSE 'YYYYMMDDHH24' END), 'event_id, handler, id_time',
-    date_trunc(unit, utc) AT TIME ZONE 'UTC', (date_trunc(unit, utc) + ('1 ' || unit)::interval) AT TIME ZONE 'UTC');
+    'processed_events_' || to_char(utc, CASE unit WHEN 'day' THEN 'YYYYMMDD' ELSE 'YYYYMMDDHH24' END),
+    'event_id, handler, id_time',
+    date_trunc(unit, utc) AT TIME ZONE 'UTC',
+    (date_trunc(unit, utc) + ('1 ' || unit)::interval) AT TIME ZONE 'UTC');
 END
 $$;
 COMMENT ON FUNCTION outbox_internal.add_processed_partition(timestamptz) IS
   'Creates the partition of outbox.processed_events for ids of that time, if it does not exist.';
 
-CREATE OR REPLACE FUNCTION outbox_internal.refuse_processed(event_id uuid, handler text, id_time timestamptz) RETURNS void
+CREATE OR REPLACE FUNCTION outbox_internal.refuse_processed(event_id uuid, handler text, id_time timestamptz)
+RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
   IF event_id IS NULL OR handler IS NULL THEN
-    RAISE EXCEPTION '% must not be null', CASE WHEN event_id IS NULL THEN 'the id of an event' ELSE 'the name of a handler' END
-      USING ERRCODE = 'null_value_not_allowed', HINT = 'Such as outbox.mark_processed(event_id, ''name of the consumer'').';
+    RAISE EXCEPTION '% must not be null',
+        CASE WHEN event_id IS NULL THEN 'the id of an event' ELSE 'the name of a handler' END
+      USING ERRCODE = 'null_value_not_allowed',
+      HINT = 'Such as outbox.mark_processed(event_id, ''name of the consumer'').';
   ELSIF octet_length(handler) NOT BETWEEN 1 AND 200 THEN
     RAISE EXCEPTION 'the name of a handler must have 1 to 200 bytes'
       USING ERRCODE = 'invalid_parameter_value', DETAIL = format('It has %s.', octet_length(handler)),
@@ -65,19 +78,23 @@ BEGIN
   ELSIF id_time < clock_timestamp() THEN
     RAISE EXCEPTION 'event % is too old to tell whether it was processed', event_id
       USING ERRCODE = 'datetime_field_overflow',
-      DETAIL = format('Its id is of %s; what was processed is known for %s.', id_time, outbox_internal.processed_retention()),
-      HINT = 'Skip it, or process it where doing so twice is harmless. Set outbox.processed_retention to the longest time that an event may take to come, or come again.';
+      DETAIL = format('Its id is of %s; what was processed is known for %s.',
+                      id_time, outbox_internal.processed_retention()),
+      HINT = 'Skip it, or process it where doing so twice is harmless. '
+             'Set outbox.processed_retention to the longest time that an event may take to come, or come again.';
   END IF;
   RAISE EXCEPTION 'the id of event % lies in the future', event_id
     USING ERRCODE = 'datetime_field_overflow',
-    DETAIL = format('It is of %s, farther ahead than outbox.processed_retention (%s).', id_time, outbox_internal.processed_retention()),
+    DETAIL = format('It is of %s, farther ahead than outbox.processed_retention (%s).',
+                    id_time, outbox_internal.processed_retention()),
     HINT = 'Correct the clock of the machine that makes the ids.';
 END
 $$;
-COMMENT ON FUNCTION outbox_internal.refuse_processed(uuid, text, timestamptz) IS 'Raises the error for wrong arguments of outbox.mark_processed().';
+COMMENT ON FUNCTION outbox_internal.refuse_processed(uuid, text, timestamptz) IS
+  'Raises the error for wrong arguments of outbox.mark_processed().';
 
--- Exact because an id always comes to the same partition, which has a unique index. No subtransaction: a consumer may call
--- it thousands of times in one transaction.
+-- It is exact, because an id always belongs to the same partition, which has a unique index. It has no
+-- subtransaction, because a consumer may call it thousands of times in one transaction.
 CREATE OR REPLACE FUNCTION outbox.mark_processed(event_id uuid, handler text) RETURNS boolean
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
@@ -90,7 +107,8 @@ BEGIN
   IF event_id IS NULL OR handler IS NULL OR octet_length(handler) NOT BETWEEN 1 AND 200 THEN
     PERFORM outbox_internal.refuse_processed(event_id, handler, NULL);
   ELSIF substr(digits, 15, 1) = '7' THEN
-    born := timestamptz 'epoch' + ('x' || left(digits, 8) || substr(digits, 10, 4))::bit(48)::bigint * interval '1 ms';
+    born := timestamptz 'epoch'
+            + ('x' || left(digits, 8) || substr(digits, 10, 4))::bit(48)::bigint * interval '1 ms';
     IF born NOT BETWEEN clock_timestamp() - keep AND clock_timestamp() + keep THEN
       PERFORM outbox_internal.refuse_processed(event_id, handler, born);
     END IF;
@@ -99,13 +117,17 @@ BEGIN
       PERFORM outbox_internal.add_processed_partition(born);
     END IF;
   END IF;
-  INSERT INTO outbox.processed_events (event_id, handler, id_time) VALUES (mark_processed.event_id, mark_processed.handler, born)
+  INSERT INTO outbox.processed_events (event_id, handler, id_time)
+  VALUES (mark_processed.event_id, mark_processed.handler, born)
   ON CONFLICT DO NOTHING;
   RETURN FOUND;
 END
 $$;
 COMMENT ON FUNCTION outbox.mark_processed(uuid, text) IS
-  'Records in the consumer''s own transaction that a handler has processed an event. Returns true the first time, and false for a duplicate, which the consumer then skips. A concurrent call for the same event and handler waits for that transaction: it returns false if that commits, true if it rolls back. An event whose id is older than outbox.processed_retention is an error, because it would count as new again.';
+  'Records in the consumer''s own transaction that a handler has processed an event. Returns true the first time, '
+  'and false for a duplicate, which the consumer then skips. A concurrent call for the same event and handler waits '
+  'for that transaction: it returns false if that commits, true if it rolls back. An event whose id is older than '
+  'outbox.processed_retention is an error, because it would count as new again.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.add_processed_partitions() RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET lock_timeout = '100ms'
@@ -117,7 +139,7 @@ DECLARE
 BEGIN
   IF NOT EXISTS (SELECT FROM pg_inherits AS i WHERE i.inhparent = 'outbox.processed_events'::regclass
                  AND i.inhrelid <> 'outbox.processed_events_other'::regclass) THEN
-    RETURN 0; -- nobody uses it; whoever is the first makes the first partition
+    RETURN 0; -- no handler has used the table; the first one makes the first partition
   END IF;
   FOR n IN 0 .. 2 LOOP
     part := 'outbox.processed_events_' || to_char((clock_timestamp() + n * step) AT TIME ZONE 'UTC', 'YYYYMMDDHH24');
@@ -128,11 +150,12 @@ BEGIN
   END LOOP;
   RETURN done;
 EXCEPTION WHEN lock_not_available THEN
-  RETURN 0; -- a consumer is just making one, in a transaction of any length
+  RETURN 0; -- a consumer's transaction is making one, and may take long
 END
 $$;
 COMMENT ON FUNCTION outbox_internal.add_processed_partitions() IS
-  'Creates the next three partitions of outbox.processed_events, if that table is in use. Returns the number of created ones.';
+  'Creates the next three partitions of outbox.processed_events, if that table is in use. Returns the number of '
+  'created ones.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.drop_processed_partitions() RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET lock_timeout = '100ms'
@@ -152,7 +175,7 @@ BEGIN
                                           ELSE (parts[2]::integer + 1) * interval '1 hour' END < over
     ORDER BY c.relname
   LOOP
-    -- Where there is always some consumer in its transaction, the partition goes only later, but what it holds goes now.
+    -- While consumers always have a transaction open, the partition is emptied now and dropped only later.
     IF outbox_internal.empty_partition(part) AND NOT in_use THEN
       in_use := NOT outbox_internal.drop_partition(part);
       done := done + (NOT in_use)::integer;
@@ -162,16 +185,19 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION outbox_internal.drop_processed_partitions() IS
-  'Drops the partitions of outbox.processed_events whose retention is over, and empties those that are in use. Returns the number of dropped ones.';
+  'Drops the partitions of outbox.processed_events whose retention is over, and empties those that are in use. '
+  'Returns the number of dropped ones.';
 
-CREATE OR REPLACE FUNCTION outbox_internal.expire_processed(first_block bigint DEFAULT 0, blocks bigint DEFAULT NULL) RETURNS bigint
+CREATE OR REPLACE FUNCTION outbox_internal.expire_processed(first_block bigint DEFAULT 0, blocks bigint DEFAULT NULL)
+RETURNS bigint
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
   SELECT outbox_internal.expire_rows('outbox.processed_events_other', 'processed_at',
     clock_timestamp() - outbox_internal.processed_retention(), first_block, blocks)
 $$;
 COMMENT ON FUNCTION outbox_internal.expire_processed(bigint, bigint) IS
-  'Deletes processed events of outbox.processed_events_other whose retention is over, in some blocks (without arguments: in all). Returns the number of its blocks.';
+  'Deletes processed events of outbox.processed_events_other whose retention is over, in some blocks (without '
+  'arguments: in all). Returns the number of its blocks.';
 
 CREATE OR REPLACE FUNCTION outbox.run_inbox_maintenance() RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
@@ -184,4 +210,6 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION outbox.run_inbox_maintenance() IS
-  'Creates the coming partitions of outbox.processed_events and drops those whose retention is over. outbox.run_maintenance() does the same; call this one every few minutes if only outbox_inbox.sql is installed. Returns the number of partitions that it created or dropped.';
+  'Creates the coming partitions of outbox.processed_events and drops those whose retention is over. '
+  'outbox.run_maintenance() does the same; call this one every few minutes if only outbox_inbox.sql is installed. '
+  'Returns the number of partitions that it created or dropped.';

@@ -1,2 +1,2 @@
--- A dump carries the partitions by themselves, but for the one that the extension makes.
+-- A dump contains the partitions. The one that the extension makes must be registered for it.
 SELECT pg_catalog.pg_extension_config_dump('outbox.processed_events_other', '');

@@ -1,5 +1,5 @@
--- outbox.mark_processed() for a consumer's database in which the extension outbox cannot be installed: the same table and
--- functions. Run it once, as the role that is to own them; run a newer one over it.
+-- outbox.mark_processed() for a consumer's database in which the extension outbox cannot be installed: the same table
+-- and functions. Run it once, as the role that is to own them; run a newer one over it.
 
 DO $$
 BEGIN
