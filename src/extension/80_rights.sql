@@ -1,16 +1,19 @@
--- Who may do what, without anybody's word: everybody may enqueue, who has USAGE on the schema; pg_monitor may look. docs/security.md
--- has the rest, for users to grant.
+-- The rights without a GRANT by a user: PUBLIC may call outbox.enqueue(), which also needs USAGE on the schema, and
+-- pg_monitor may read the views. docs/security.md has the rights that users grant.
 
--- New objects are for nobody but by GRANT, except the ways to enqueue. An upgrade leaves the rights that it finds: a REVOKE within
--- a script would record the grants of this database's users as the extension's own, and pg_dump would leave them out.
+-- New objects are for their owner alone, except the functions that enqueue. An upgrade leaves existing rights: a
+-- REVOKE within a script would record the grants of this database's users as the extension's own, and pg_dump would
+-- leave them out.
 DO $$
 DECLARE
   f regprocedure;
 BEGIN
   FOR f IN
     SELECT p.oid FROM pg_catalog.pg_proc AS p
-    JOIN pg_catalog.pg_depend AS d ON d.classid = 'pg_catalog.pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e'
-    JOIN pg_catalog.pg_extension AS e ON d.refclassid = 'pg_catalog.pg_extension'::regclass AND e.oid = d.refobjid AND e.extname = 'outbox'
+    JOIN pg_catalog.pg_depend AS d
+      ON d.classid = 'pg_catalog.pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e'
+    JOIN pg_catalog.pg_extension AS e
+      ON d.refclassid = 'pg_catalog.pg_extension'::regclass AND e.oid = d.refobjid AND e.extname = 'outbox'
     LEFT JOIN pg_catalog.pg_init_privs AS i ON i.classoid = d.classid AND i.objoid = p.oid AND i.objsubid = 0
     WHERE p.proname NOT IN ('enqueue', 'enqueue_bytes')
       AND EXISTS (SELECT FROM aclexplode(coalesce(i.initprivs, acldefault('f', p.proowner))) AS a WHERE a.grantee = 0)
@@ -20,11 +23,14 @@ BEGIN
 END
 $$;
 
--- Who reads a view calls its functions: those need a right as well. What pg_monitor has here shows no payload, header or secret.
+-- A reader of a view calls its functions, and needs a right on them as well. The views and functions that pg_monitor
+-- gets show no payload, header or secret.
 DO $$
 DECLARE
-  views oid[] := ARRAY(SELECT c.oid FROM pg_class AS c WHERE c.relnamespace = 'outbox'::regnamespace AND c.relkind = 'v'
-                                                         AND (c.relname IN ('sinks', 'workers') OR c.relname LIKE '%\_metrics'));
+  views oid[] := ARRAY(
+    SELECT c.oid FROM pg_class AS c
+    WHERE c.relnamespace = 'outbox'::regnamespace AND c.relkind = 'v'
+      AND (c.relname IN ('sinks', 'workers') OR c.relname LIKE '%\_metrics'));
   item text;
 BEGIN
   FOR item IN
@@ -37,7 +43,8 @@ BEGIN
     WHERE p.pronamespace IN ('outbox'::regnamespace, 'outbox_internal'::regnamespace)
       AND (p.proname IN ('doctor', 'metrics')
            OR p.oid IN (SELECT d.refobjid FROM pg_depend AS d JOIN pg_rewrite AS r ON r.oid = d.objid
-                        WHERE d.classid = 'pg_rewrite'::regclass AND d.refclassid = 'pg_proc'::regclass AND r.ev_class = ANY (views)))
+                        WHERE d.classid = 'pg_rewrite'::regclass AND d.refclassid = 'pg_proc'::regclass
+                          AND r.ev_class = ANY (views)))
     ORDER BY 1
   LOOP
     PERFORM outbox_internal.grant_privilege(format('GRANT %s TO pg_monitor', item));

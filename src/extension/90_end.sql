@@ -1,2 +1,2 @@
--- Last. The launcher learns at commit that this database has the extension, in this version.
+-- This part comes last: at commit, the launcher learns that this database has the extension, in this version.
 SELECT outbox_internal.announce();
