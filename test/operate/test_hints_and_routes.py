@@ -137,7 +137,7 @@ def test_a_hint_that_begins_as_a_statement_is_one():
     sources = [*(ROOT / "src/server").rglob("*.cpp"), *(ROOT / "src/delivery").rglob("*.cpp"), *(ROOT / "src/extension").glob("*.sql")]
     found = []
     for source in sources:
-        text = re.sub(r'"\s*\n\s*"', "", source.read_text())
+        text = re.sub(r"""(["'])\s*\n\s*\1""", "", source.read_text())
         hints = re.findall(r'errhint(?:_plural)?\("((?:[^"\\]|\\.)*)"', text) if source.suffix == ".cpp" else \
             [hint.replace("''", "'") for hint in re.findall(r"HINT = (?:format\()?'((?:[^']|'')*)'", text)]
         found += [(source.name, hint) for hint in hints if is_statement(hint)]
