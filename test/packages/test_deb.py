@@ -68,12 +68,13 @@ def clone():
     folder = BUILD / "packages/release"
     shutil.rmtree(folder, ignore_errors=True)
     run("git", "clone", "--quiet", ROOT, folder)
+    run("git", "tag", "as-cloned", cwd=folder)  # of a detached HEAD, a clone has no origin/HEAD
     yield folder
     shutil.rmtree(folder, ignore_errors=True)
 
 
 def as_committed(clone: Path) -> Path:
-    run("git", "reset", "--quiet", "--hard", "origin/HEAD", cwd=clone)
+    run("git", "reset", "--quiet", "--hard", "as-cloned", cwd=clone)
     return clone
 
 
