@@ -407,7 +407,7 @@ SUITES = {
     "assert": Suite("regress, isolation, e2e, fault and chaos on a PostgreSQL with --enable-cassert", on_asserting_postgresql, 65, needs="assert"),
     "memory": Suite("regress, and a part of e2e, on a server under Valgrind's memcheck", on_valgrind, 30, needs="memory"),
     "races": Suite("the unit tests under ThreadSanitizer, with librdkafka and libcurl built with it", races, 12, compiles=True, needs="races"),
-    "packages": tests_in("packages", "packages are built, installed, used and purged", 10, compiles=True, needs="packages"),
+    "packages": tests_in("packages", "packages and a release are built, installed, used and purged", 40, compiles=True, needs="packages"),
     "packages-17": Suite("pytest: the Debian packages for PostgreSQL 17, in the release that has it", lambda log: packages_elsewhere("17", log), 9),
     "packages-18": Suite("pytest: the Debian packages for PostgreSQL 18, in the release that has it", lambda log: packages_elsewhere("18", log), 9),
     "examples": tests_in("examples", "examples/, each with its own toolchain, against a real server, broker and consumer", 10, needs="examples"),
