@@ -57,10 +57,11 @@ static void give_up_slot(const char *step) {
   }
 }
 
-/* A worker that was told to end (SIGTERM, another outbox.cluster_name) has not failed, however it ends then. */
+/* A worker that was told to end (SIGTERM, another outbox.cluster_name, a revoked slot) has not failed, however it
+ * ends then. */
 static void give_up_slot_at_exit(int, Datum) {
   LWLockAcquire(shared_state()->lock, LW_EXCLUSIVE);
-  if (own_slot && own_slot->pid == MyProcPid && ShutdownRequestPending)
+  if (own_slot && own_slot->pid == MyProcPid && (ShutdownRequestPending || worker_slot_is_revoked()))
     expect_exit();
   give_up_slot("exits");
   LWLockRelease(shared_state()->lock);
@@ -100,7 +101,6 @@ bool worker_slot_take(const WorkerArguments *arguments) {
     free_slot->routing_error[0] = '\0';
     pg_atomic_write_u32(&free_slot->needs_wakeup, 0);
     pg_atomic_write_u32(&free_slot->rescan_requested, 1);
-    pg_atomic_write_u32(&free_slot->slot_revoked, 0);
     own_slot = free_slot;
     log_slot("takes its slot");
     DatabaseSlot *database = shared_database(arguments->database, false);
@@ -201,20 +201,13 @@ void worker_slot_leave(void) {
   LWLockRelease(shared_state()->lock);
 }
 
-void worker_slot_expect_exit(void) {
-  Assert(own_slot != NULL);
-  LWLockAcquire(shared_state()->lock, LW_EXCLUSIVE);
-  expect_exit();
-  LWLockRelease(shared_state()->lock);
-}
-
 bool worker_slots_are_scarce(void) {
   return shared_state()->out_of_slots;
 }
 
 bool worker_slot_is_revoked(void) {
   Assert(own_slot != NULL);
-  return pg_atomic_read_u32(&own_slot->slot_revoked) == 1;
+  return own_slot->revoked_since != MOMENT_NONE;
 }
 
 WorkerSlot *worker_slot(void) {

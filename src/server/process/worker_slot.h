@@ -28,9 +28,6 @@ void worker_slot_leave(void);
  * workers of the database are idle and no commit came since this one looked. Then it must exit; the launcher starts
  * workers again at the next commit or when an event is due. Takes the lock. */
 bool worker_slot_exit_idle(Moment until, TimestampTz due);
-/* Before the worker exits with work left to do: marks the exit as expected, so that the launcher starts another
- * worker without a pause. Takes the lock. */
-void worker_slot_expect_exit(void);
 /* Do other databases wait for a background worker slot? */
 bool worker_slots_are_scarce(void);
 /* Must this worker exit, because another database gets its slot (slot_sharing.h)? */

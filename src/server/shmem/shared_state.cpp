@@ -35,7 +35,6 @@ static void attach_memory(void) {
       pg_atomic_init_u32(&state->workers[i].needs_wakeup, 0);
       pg_atomic_init_u32(&state->workers[i].rescan_requested, 0);
       pg_atomic_init_u32(&state->workers[i].shards_changed, 0);
-      pg_atomic_init_u32(&state->workers[i].slot_revoked, 0);
     }
     pg_atomic_init_u32(&state->n_probes, 0);
     for (int i = 0; i < OUTBOX_MAX_DATABASES; i++)

@@ -42,12 +42,11 @@ typedef struct WorkerSlot {
   pg_atomic_uint32 needs_wakeup;     /* 1: the next commit must set the latch; 2: it must wake the launcher */
   pg_atomic_uint32 rescan_requested; /* 1: outbox_internal.rescan_queue may have rows */
   pg_atomic_uint32 shards_changed;   /* 1: the worker must compute its shards again */
-  pg_atomic_uint32 slot_revoked;     /* 1: another database waits for this background worker slot … */
   TimestampTz started_at;
   Moment slot_taken; /* when the worker took the slot: slot_sharing.h */
   Moment last_loop;
   TimestampTz last_loop_at; /* last_loop by the wall clock */
-  Moment revoked_since;     /* … since this moment: slot_sharing.h */
+  Moment revoked_since;     /* another database waits for the slot: slot_sharing.h; read without the lock */
   Moment idle_until;        /* WORKER_IDLE: the worker has no work before this moment */
   TimestampTz idle_due;     /* WORKER_IDLE: no event is due before this wall time */
   uint64 memory;            /* of the process, in bytes */
