@@ -3,6 +3,11 @@
  * ended: a missing topic exists, an outage is over, outbox.resume() was called. Such events are due far apart (up to
  * an hour), so that their rows are not written over and over. When the reason ends, one pass is made over the rows
  * that are not yet due, in order of time and position, and claims those that waited for it.
+ *
+ * An UPDATE that makes the rows due, a thousand per transaction, would write each once more. Measured with rows that
+ * waited for a topic, a key each, and with those statements run by a session before the worker began:
+ *   100,000 rows: all delivered after 8.1 and 11.0 s instead of 5.4 and 5.6 s, 167 MB of WAL instead of 57 MB
+ *   1,000,000 rows: after 232 s instead of 145 s, 1,667 MB of WAL instead of 573 MB
  */
 #pragma once
 
