@@ -104,11 +104,30 @@ def test_a_release_that_is_refused(checkout, file, old, new, said):
     assert not (checkout / "build/release").exists()
 
 
+def test_a_release_tells_what_it_lacks(checkout):
+    run("packaging/release", cwd=checkout, env=os.environ | {"PG_VERSIONS": "16"})
+    lacks = (checkout / "build/release/RELEASE_NOTES.md").read_text().split("## Not built\n")[1]
+    shutil.rmtree(checkout / "build")
+    assert "- PostgreSQL 16: no release of Debian has it; " in lacks and lacks.count("- PostgreSQL ") == 5 and "- the source RPM: " in lacks
+    assert "- PostgreSQL 18: PG_VERSIONS does not have it. Missing: postgresql-18-outbox, the kinds of sink for it, the image volume\n" in lacks
+
+
 @pytest.fixture(scope="module")
-def release(clone):
-    """The folder that make release has filled, of $RELEASE if that is set."""
+def root():
     if os.geteuid() != 0:
         pytest.skip("packaging/fresh needs root: it makes systems, to build packages and to install them")
+
+
+def test_a_fresh_system_keeps_no_proxy_of_this_machine(checkout, root, tmp_path):
+    (tmp_path / "apt.conf").write_text('Acquire::http::Proxy::nowhere.example "http://user:secret@proxy.example";\n')
+    dump = ("packaging/fresh", "bookworm", checkout, "apt-config", "dump")
+    assert "user:secret@" in run(*dump, cwd=checkout, env=os.environ | {"APT_CONFIG": str(tmp_path / "apt.conf")})
+    assert "user:secret@" not in run(*dump, cwd=checkout)
+
+
+@pytest.fixture(scope="module")
+def release(clone, root):
+    """The folder that make release has filled, of $RELEASE if that is set."""
     made = clone / "build/release"
     if "RELEASE" in os.environ:
         shutil.copytree(ROOT / os.environ["RELEASE"], made)
@@ -125,10 +144,14 @@ def fresh(checkout: Path, system: str, script: str) -> str:
 def test_what_a_release_has(checkout, release):
     run("sha256sum", "-c", "SHA256SUMS", cwd=release)
     notes = (release / "RELEASE_NOTES.md").read_text()
-    assert "The first release." in notes and "- PostgreSQL 16: no release of Debian has it." in notes and "PostgreSQL 15" not in notes.split("## Not built")[1]
+    assert "The first release." in notes
+    for major in range(15, 20):
+        assert (f"- PostgreSQL {major}: " in notes) != any(release.glob(f"postgresql-{major}-outbox_*.deb"))
     run("packaging/source", "tar.gz", "build/again.tar.gz", cwd=checkout)
     assert (checkout / "build/again.tar.gz").read_bytes() == (release / f"outbox-{VERSION}.tar.gz").read_bytes()
-    assert len(list(release.glob("*.src.rpm"))) == 1 and f"outbox-{VERSION}/META.json" in run("unzip", "-Z1", release / f"outbox-{VERSION}.zip").split()
+    committed = run("git", "log", "-1", "--format=%ct", cwd=checkout)
+    assert run("rpm", "-qp", "--queryformat", "%{NAME} %{BUILDHOST} %{BUILDTIME}\\n", *release.glob("*.src.rpm")) == f"outbox_17 reproducible {committed}"
+    assert f"outbox-{VERSION}/META.json" in run("unzip", "-Z1", release / f"outbox-{VERSION}.zip").split()
     for major, system in ((15, "bookworm"), (18, "forky")):
         needed = {each["name"]: each for each in json.loads((release / f"outbox-{VERSION}-pg{major}-{system}.cdx.json").read_text())["components"]}
         assert needed["librdkafka1"]["version"] and needed["librdkafka1"]["licenses"] and "outbox_redis.so" in needed
