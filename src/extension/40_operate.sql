@@ -501,8 +501,8 @@ COMMENT ON COLUMN outbox.sinks.state IS
   'events that have failed wait for their next attempt, according to the committed rows. waiting: none is in '
   'flight, and one has been due for two seconds (a rate limit, a locked row, an event of another cluster, a worker '
   'that stands still: outbox.doctor() may say which). recording fails: for two seconds, delivered events could not '
-  'be recorded (outbox.doctor() says why). For an idle database (outbox.worker_idle_timeout): the worker''s last '
-  'state.';
+  'be recorded (outbox.doctor() says why). For an idle database (outbox.worker_idle_timeout), whose workers have '
+  'left: idle, unless one of the above applies according to the committed rows.';
 COMMENT ON COLUMN outbox.sinks.pending IS 'Pending events of the sink, scheduled and blocked ones included.';
 COMMENT ON COLUMN outbox.sinks.scheduled IS
   'Pending events whose available_at is in the future and that have not failed.';
