@@ -158,6 +158,12 @@ def test_a_pause_ends_after_max_pause(db, endpoint):
     endpoint.mode = OK
     wait_until(lambda: [d.id for d in endpoint.accepted()] == [failed], 10, lambda: str(db.sql("SELECT state, paused_until FROM outbox.sinks")))
     assert endpoint.deliveries[1].at - endpoint.deliveries[0].at > 0.9
+    endpoint.mode = status(503, 3600)
+    for key in "23":  # nor does the circuit wait for longer, which two keys open
+        db.enqueue("Order", key)
+    wait_until(lambda: state(db) == "circuit open", 10, lambda: state(db))
+    endpoint.mode = OK
+    wait_until(lambda: db.pending() == 0, 10, lambda: str(db.sql("SELECT state, paused_until FROM outbox.sinks")))
 
 
 def test_410_disables_for_good_until_a_person_resumes(db, endpoint, pg):

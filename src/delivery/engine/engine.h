@@ -52,6 +52,7 @@ private:
   bool submit(const ob_event &event);
   void end_at_once(Completion completion);
   void on_signal(const CompletionQueue::Report &report);
+  /* Cuts the delay for which the peer asks to what the sink allows, for the circuit breaker too. */
   ob_outcome on_completion(Completion &completion, Time now);
   int64_t delay_ms(const Completion &completion, ob_outcome outcome) const;
   void on_sent(uint64_t ticket, Time now);
