@@ -82,16 +82,19 @@ TEST_F(EngineTest, TheDelayThatAPeerAsksForIsBounded) {
   }
 }
 
-TEST_F(EngineTest, WithoutMemoryReportsAreCollectedLater) {
+TEST_F(EngineTest, AReportOfAnOutageWaitsForMemory) {
   ob_sink *sink = open();
   ASSERT_TRUE(submit(sink, 1));
   control("main").lacks_memory = true;
   control("main").reporter->down("no broker", OB_REASON_CONNECTION);
   end(1, Outcome::Returned);
   ob_completion out;
-  EXPECT_EQ(ob_collect(engine.raw(), &out, 1), 0u);
-  EXPECT_TRUE(engine.wait(0)) << "the descriptor stays readable";
   EXPECT_EQ(ob_collect(engine.raw(), &out, 1), 1u);
+  EXPECT_EQ(control("main").pauses, 1);
+  EXPECT_EQ(engine.status(sink).failures[OB_REASON_CONNECTION], 1u);
+  ob_log_line line;
+  ASSERT_TRUE(ob_next_log(engine.raw(), &line));
+  EXPECT_STREQ(line.text, "circuit opened: no broker");
 }
 
 TEST_F(EngineTest, FailuresBeforeTheOpeningAreSuspectAndTheSinkPausesOnce) {

@@ -174,13 +174,13 @@ void Runner::poll(Time now) {
   }
 }
 
-void Runner::circuit_moved(bool was_open, const std::string &reason) {
+void Runner::circuit_moved(bool was_open, std::string_view reason) {
   if (breaker_.is_open() && !reason.empty())
     until_memory([&] { last_error_ = reason; });
   if (breaker_.is_open() == was_open)
     return;
   if (!was_open)
-    sink_->pause();
+    until_memory([&] { sink_->pause(); });
   if (was_open) {
     last_error_.clear();
     engine_.completion_queue_->log(OB_LOG_INFO, name_, "circuit closed: delivering again");
@@ -256,7 +256,7 @@ ob_outcome Runner::on_completion(Completion &completion, Time now) {
   if (of_the_sink)
     until_memory([&] { last_failure_ = completion.error; });
   if (was_open || breaker_.is_open())
-    circuit_moved(was_open, of_the_sink ? completion.error : std::string());
+    circuit_moved(was_open, of_the_sink ? std::string_view(completion.error) : std::string_view());
   return outcome;
 }
 
@@ -338,7 +338,8 @@ void Engine::arm_timer() {
   timerfd_settime(timer_fd_, TFD_TIMER_ABSTIME, &when, nullptr);
 }
 
-/* Returns false when `out` is full; the next call continues at next_in_report_. */
+/* Returns false when `out` is full; the next call continues at next_in_report_. Waits for memory: a report that is
+ * collected twice would count twice, and change the circuit once only. */
 bool Engine::collect(Runner &runner, CompletionQueue::Report &report, Clock::time_point now, ob_completion *out,
                      size_t max, size_t &n) {
   switch (report.what) {
@@ -352,10 +353,9 @@ bool Engine::collect(Runner &runner, CompletionQueue::Report &report, Clock::tim
   case CompletionQueue::Report::What::Completions:
     for (; n < max && next_in_report_ < report.completions.size(); next_in_report_++) {
       Completion &completion = report.completions[next_in_report_];
-      /* Room first: without memory the same completion comes again. */
       const bool is_sent = completion.outcome == Outcome::Sent;
       const bool has_text = !is_sent || (runner.keeps_acknowledgements_ && !completion.acknowledgement.empty());
-      std::string *kept = has_text ? &errors_.emplace_back() : nullptr;
+      std::string *kept = has_text ? until_memory([&] { return &errors_.emplace_back(); }) : nullptr;
       ob_outcome outcome = runner.on_completion(completion, now);
       if (kept)
         *kept = std::move(is_sent ? completion.acknowledgement : completion.error);
@@ -387,15 +387,10 @@ void Engine::collect(ob_completion *out, size_t max, size_t &n) {
   arm_timer();
   completion_queue_->finish(reports_);
 
-  try {
-    for (; n < max && !reports_.empty(); reports_.pop_front(), next_in_report_ = 0)
-      if (Runner *runner = find(reports_.front().sink))
-        if (!collect(*runner, reports_.front(), now, out, max, n))
-          break;
-  } catch (...) { /* out of memory: the caller must come again for the rest */
-    completion_queue_->wake();
-    throw;
-  }
+  for (; n < max && !reports_.empty(); reports_.pop_front(), next_in_report_ = 0)
+    if (Runner *runner = find(reports_.front().sink))
+      if (!collect(*runner, reports_.front(), now, out, max, n))
+        break;
   if (!reports_.empty()) {
     completion_queue_->wake();
     return;

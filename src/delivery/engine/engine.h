@@ -11,6 +11,7 @@
 #include <list>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <unordered_set>
 #include <vector>
 
@@ -57,7 +58,7 @@ private:
   int64_t delay_ms(const Completion &completion, ob_outcome outcome) const;
   void on_sent(uint64_t ticket, Time now);
   void count_failure(ob_reason reason);
-  void circuit_moved(bool was_open, const std::string &reason);
+  void circuit_moved(bool was_open, std::string_view reason);
   uint32_t credit(Time now);
   void poll(Time now);
 
