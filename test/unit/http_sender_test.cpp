@@ -181,6 +181,18 @@ TEST(HttpSender, AFailureThatWasAnsweredLeavesTheConnectionInUse) {
   EXPECT_EQ(peer.connections(), 1);
 }
 
+TEST(HttpSender, AnAnswerConcernsOneSubmission) {
+  PeerHistory history;
+  TestEvent event(1, 1);
+  history.answered_events.add(1);
+  EXPECT_EQ(kept_connection_for(event.get(), history), KeptConnection::FREE) << "a redriven event has not failed";
+  event.event.failed = true;
+  EXPECT_EQ(kept_connection_for(event.get(), history), KeptConnection::NONE) << "it failed without an answer";
+  for (int64_t dead = 1; dead <= 501; dead++)
+    history.answered_events.add(dead);
+  EXPECT_FALSE(history.answered_events.take(1)) << "dead letters do not remain for ever";
+}
+
 TEST(HttpSender, SendsEachAloneIfAnyMayBeToBlame) {
   std::mutex mutex;
   std::vector<size_t> sizes;

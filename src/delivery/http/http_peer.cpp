@@ -77,7 +77,7 @@ void check_client_certificate(const ClientCertificate &client, const std::string
 }  // namespace
 
 void AnsweredEvents::add(int64_t position) noexcept {
-  constexpr size_t most = 10'000;
+  constexpr size_t most = 500;
   std::lock_guard lock(mutex_);
   try {
     if (positions_.size() >= most)

@@ -28,7 +28,8 @@ struct ClientCertificate {
 };
 
 /* The events, by their positions, that the peer has answered with a failure since they were last submitted: no broken
- * connection is to blame for it. At 10,000, all are forgotten, and each costs a new connection. */
+ * connection is to blame for it. Dead letters remain until, at 500, all are forgotten, and each costs a new
+ * connection. */
 class AnsweredEvents {
 public:
   void add(int64_t position) noexcept;
@@ -59,7 +60,9 @@ enum class KeptConnection {
 };
 
 inline KeptConnection kept_connection_for(const ob_event &event, PeerHistory &history) {
-  return event.failed && !history.answered_events.take(event.position) ? KeptConnection::NONE : KeptConnection::FREE;
+  const bool answered =
+      history.answered_events.take(event.position); /* also of a redriven event, which has not failed */
+  return event.failed && !answered ? KeptConnection::NONE : KeptConnection::FREE;
 }
 
 /* Immutable once it is parsed, but for the history. */

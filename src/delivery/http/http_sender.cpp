@@ -225,7 +225,7 @@ void HttpSender::Requests::done(Requested::iterator request, CURLcode code) {
       return;
     }
     HttpJudgement judgement = judge(*request, code);
-    again = judgement.send_each_alone && request->messages.size() > 1;
+    again = judgement.send_each_alone;
     if (again)
       split(request);
     else
@@ -246,7 +246,8 @@ HttpJudgement HttpSender::Requests::judge(Request &request, CURLcode code) {
   auto failure = transfer.no_answer(code);
   if (!failure) {
     HttpJudgement judgement = protocol_->judge(transfer, code, request.messages);
-    for (size_t i = 0; i < request.messages.size(); i++)
+    judgement.send_each_alone &= request.messages.size() > 1;
+    for (size_t i = 0; !judgement.send_each_alone && i < request.messages.size(); i++)
       if (!judgement.ends.empty() && judgement.ends[judgement.ends.size() == 1 ? 0 : i].outcome != Outcome::Sent)
         peer_->history->answered_events.add(request.messages[i].position);
     return judgement;
