@@ -299,6 +299,11 @@ def test_the_state_of_a_sink_is_the_worst_of_its_workers(db, receiver, setting):
     db.sql("DELETE FROM outbox.events")  # nothing is left to probe with
     setting("outbox.workers", "1")
     wait_until(lambda: db.state() == "idle", 30, lambda: db.sink("*"))
+    with db.connect(autocommit=False) as session:  # a second worker again, which cannot look at the sinks yet
+        session.execute("LOCK TABLE pg_foreign_server")
+        setting("outbox.workers", "2")
+        wait_until(lambda: len(session.execute("SELECT FROM outbox.workers WHERE database = current_database()").fetchall()) == 2, 30, "the second worker")
+        assert session.execute("SELECT state FROM outbox.sinks").fetchall() == [("idle",)]
 
 
 @pytest.mark.timing

@@ -39,14 +39,23 @@ static void expect_exit(void) {
     database->expected_exits |= UINT64CONST(1) << own_slot->index;
 }
 
+/* outbox.workers has become smaller than this worker's number. */
+static bool is_superfluous(void) {
+  Assert(LWLockHeldByMe(shared_state()->lock));
+  DatabaseSlot *database = shared_database(own_slot->database, false);
+
+  return database && own_slot->index >= database->workers;
+}
+
 static void give_up_slot(const char *step) {
   Assert(LWLockHeldByMeInMode(shared_state()->lock, LW_EXCLUSIVE));
   SharedState *shared = shared_state();
 
   if (own_slot && own_slot->pid == MyProcPid) {
+    const bool has_successor = !is_superfluous();
     for (int i = 0; i < OUTBOX_MAX_SINKS; i++)
       if (shared->sinks[i].database == own_slot->database)
-        shared_sink_worker_left(&shared->sinks[i], own_slot->index);
+        shared_sink_worker_left(&shared->sinks[i], own_slot->index, has_successor);
     log_slot(step);
     Oid database = own_slot->database;
     own_slot->pid = 0;
@@ -120,13 +129,12 @@ bool worker_slot_resign(void) {
   SharedState *shared = shared_state();
 
   LWLockAcquire(shared->lock, LW_EXCLUSIVE);
-  DatabaseSlot *database = shared_database(own_slot->database, false);
-  bool needed = database == NULL || own_slot->index < database->workers;
-  if (!needed)
+  const bool superfluous = is_superfluous();
+  if (superfluous)
     give_up_slot("resigns");
   LWLockRelease(shared->lock);
   OUTBOX_SIGNAL_POINT("slot.resigned");
-  return !needed;
+  return superfluous;
 }
 
 /* Are all workers of the database present and idle? (The shards of a missing worker may have events.) Sets the

@@ -70,11 +70,13 @@ void shared_sink_unrecorded(SinkStats *stats, int worker, uint32 n, bool stuck, 
   LWLockRelease(shared->lock);
 }
 
-void shared_sink_worker_left(SinkStats *stats, int worker) {
+void shared_sink_worker_left(SinkStats *stats, int worker, bool has_successor) {
   const int i = worker % OUTBOX_COUNTED_WORKERS;
 
   stats->in_flight[i] = stats->unrecorded[i] = 0;
   stats->low_watermark[i] = stats->paused_until[i] = 0;
+  if (!has_successor)
+    stats->state[i] = SIGNAL_NONE;
 }
 
 const char *shared_sink_state(const SinkStats *stats, uint64 workers) {

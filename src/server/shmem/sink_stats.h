@@ -6,7 +6,7 @@
 
 #include "delivery/delivery.h"
 
-#define OUTBOX_MAX_SINKS 4096     /* 9 MB; further sinks deliver, but have no counters */
+#define OUTBOX_MAX_SINKS 4096     /* 9.7 MB; further sinks deliver, but have no counters */
 #define OUTBOX_COUNTED_WORKERS 32 /* workers per database with their own counters */
 #define OUTBOX_RECORD_ERROR 256
 
@@ -38,7 +38,7 @@ typedef enum SinkSignal {
 typedef struct SinkStats {
   Oid database; /* InvalidOid = free */
   Oid server;
-  uint8 state[OUTBOX_COUNTED_WORKERS];      /* SinkSignal, by worker index; that of a former worker remains */
+  uint8 state[OUTBOX_COUNTED_WORKERS];      /* SinkSignal, by worker index */
   uint32 in_flight[OUTBOX_COUNTED_WORKERS]; /* by worker index */
   /* Events that have ended and whose recording fails, by worker index. `unrecorded_since` also tells a new worker
    * that the recording of the sink has failed; 0 = it succeeds. */
@@ -78,8 +78,9 @@ void shared_sink_error(SinkStats *stats, const char *error, TimestampTz at);
  * any. Takes the lock when that has changed. */
 void shared_sink_unrecorded(SinkStats *stats, int worker, uint32 n, bool stuck, const char *error, TimestampTz at);
 
-/* The worker with this index has nothing of the sink any more. */
-void shared_sink_worker_left(SinkStats *stats, int worker);
+/* The worker with this index has nothing of the sink any more. With a successor, its state remains until that one
+ * knows better. */
+void shared_sink_worker_left(SinkStats *stats, int worker, bool has_successor);
 
 /* The worst state in these workers (bit i: the worker with index i), as outbox.sinks shows it; NULL if none has one.
  */

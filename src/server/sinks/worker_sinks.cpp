@@ -274,7 +274,7 @@ static void drop_entry(int i) {
   OUTBOX_SIGNAL_POINT("sink.forgotten");
   dispatcher().blocked_keys.forget_sink(entry->sink.oid);
   if (entry->sink.stats)
-    shared_sink_worker_left(entry->sink.stats, worker_index);
+    shared_sink_worker_left(entry->sink.stats, worker_index, true);
   if (worker_index == 0) {
     shared_sink_forget(MyDatabaseId, entry->sink.oid);
     (void)crash_marks_forget(entry->sink.oid);
