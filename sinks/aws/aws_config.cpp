@@ -97,9 +97,9 @@ std::vector<Advice> advise_aws(const AwsConfig &config, const Options &server, c
     found.push_back(
         {"keys", "It signs with the keys of a user, which do not end: anybody who reads them can use them for years.",
          "-- if the server runs in AWS, let it use its role, as a superuser: BEGIN; " +
-             set_option(server, "credentials", "chain") +
-             " ALTER USER MAPPING FOR PUBLIC SERVER ${server} OPTIONS (DROP access_key_id, DROP "
-             "secret_access_key); COMMIT;"});
+             set_option(server, "credentials", "chain") + " ALTER USER MAPPING FOR PUBLIC SERVER " + the_sink +
+             " OPTIONS (DROP access_key_id, DROP secret_access_key); COMMIT;",
+         true});
   if (!target.fifo && (!ordered || parse_bool("ordered", *ordered)))
     found.push_back({"order",
                      std::string("It is ordered, and ") +

@@ -72,7 +72,8 @@ public:
                        "Its streams are not trimmed: they grow until the server has no memory, unless consumers trim "
                        "them.",
                        "-- trims each stream to about this number of its latest entries, read or not: " +
-                           set_option(server, "maxlen", "1000000")});
+                           set_option(server, "maxlen", "1000000"),
+                       true});
     return found;
   }
   KindDefaults defaults(const Options & /*server*/) const override { return {10, "exponential 100ms..5min"}; }

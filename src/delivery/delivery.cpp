@@ -205,9 +205,9 @@ bool ob_check_owner(const char *kind, const ob_option *options, size_t n, const 
   return library_of(kind).check_owner(kind, options, n, mapping, n_mapping, error);
 }
 
-size_t ob_advise(const char *kind, const ob_option *options, size_t n, const ob_option *mapping, size_t n_mapping,
-                 ob_advice *advice, size_t max) noexcept {
-  return library_of(kind).advise(kind, options, n, mapping, n_mapping, advice, max);
+size_t ob_advise(const char *kind, const char *sink, const ob_option *options, size_t n, const ob_option *mapping,
+                 size_t n_mapping, ob_advice *advice, size_t max) noexcept {
+  return library_of(kind).advise(kind, sink, options, n, mapping, n_mapping, advice, max);
 }
 
 size_t ob_option_names(const char *kind, ob_scope scope, const char **names, size_t max) noexcept {

@@ -161,15 +161,16 @@ bool ob_check_owner(const char *kind, const ob_option *options, size_t n, const 
 
 /* Options that are valid and yet a typical mistake, for outbox.doctor(). */
 typedef struct ob_advice {
-  char check[24]; /* one word: the row is named "sink NAME CHECK" */
+  char check[24];    /* one word: the row is named "advice NAME CHECK" */
+  bool may_be_meant; /* the row's status is ok, and no warning */
   char detail[512];
-  char hint[512]; /* a statement, or a comment that begins with "-- "; ${server} is the sink's quoted name */
+  char hint[1024]; /* a statement, or a comment that begins with "-- " */
 } ob_advice;
 
-/* Writes at most `max` pieces of advice and returns their number: 0 if the options are not valid. `mapping` is NULL
- * without a user mapping. No text contains a value of it. */
-size_t ob_advise(const char *kind, const ob_option *options, size_t n, const ob_option *mapping, size_t n_mapping,
-                 ob_advice *advice, size_t max) OB_NOEXCEPT;
+/* Writes at most `max` pieces of advice and returns their number: 0 if the options are not valid. `sink` is the
+ * sink's name, quoted for SQL. `mapping` is NULL without a user mapping. No text contains a value of it. */
+size_t ob_advise(const char *kind, const char *sink, const ob_option *options, size_t n, const ob_option *mapping,
+                 size_t n_mapping, ob_advice *advice, size_t max) OB_NOEXCEPT;
 
 /* A checker tests events at enqueue time against one sink's options: is the topic legal, are the headers legal, is
  * the event small enough? It has no thread and no connection. Returns NULL with *error filled when the options are

@@ -82,19 +82,29 @@ static bool kind_check_owner(const char *kind, const ob_option *options, size_t 
   });
 }
 
-static size_t kind_advise(const char *kind, const ob_option *options, size_t n, const ob_option *mapping,
-                          size_t n_mapping, ob_advice *out, size_t max) noexcept {
+static std::string for_sink(const std::string &hint, const char *sink) {
+  std::string text;
+  for (char c : hint)
+    c == the_sink ? text.append(sink) : text.append(1, c);
+  return text;
+}
+
+static size_t kind_advise(const char *kind, const char *sink, const ob_option *options, size_t n,
+                          const ob_option *mapping, size_t n_mapping, ob_advice *out, size_t max) noexcept {
   return guarded(nullptr, size_t(0), [&] {
-    const SinkKind &sink = sink_kind(kind);
+    const SinkKind &sinks = sink_kind(kind);
     const Options server = to_options(options, n), secrets = to_options(mapping, n_mapping);
-    auto config = parse_options(sink, server, &secrets);
+    auto config = parse_options(sinks, server, &secrets);
     size_t given = 0;
-    for (const Advice &advice : sink.advise(*config, server, mapping ? &secrets : nullptr)) {
+    for (const Advice &advice : sinks.advise(*config, server, mapping ? &secrets : nullptr)) {
       if (given == max)
         break;
+      const std::string hint = for_sink(advice.hint, sink);
+      out[given].may_be_meant = advice.may_be_meant;
       copy_text(out[given].check, advice.check);
       copy_text(out[given].detail, advice.detail);
-      copy_text(out[given++].hint, advice.hint);
+      copy_text(out[given].hint, hint.size() < sizeof(out->hint) ? hint : "-- too long to be shown");
+      given++;
     }
     return given;
   });

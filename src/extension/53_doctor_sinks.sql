@@ -1,13 +1,13 @@
 -- The doctor checks each sink: is it stopped, out of reach, badly configured, or blocked by single events?
 
 CREATE OR REPLACE FUNCTION outbox_internal.sink_advice(
-  server oid, OUT topic text, OUT detail text, OUT hint text
+  server oid, OUT topic text, OUT status text, OUT detail text, OUT hint text
 ) RETURNS SETOF record
 LANGUAGE c STABLE STRICT PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_sink_advice';
 COMMENT ON FUNCTION outbox_internal.sink_advice(oid) IS
-  'Part of outbox.doctor(): typical mistakes in the options of a sink, as its kind knows them. In a hint, ${server} '
-  'stands for the name of the sink.';
+  'Part of outbox.doctor(): typical mistakes in the options of a sink, as its kind knows them. status is ok for '
+  'those that can be meant.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.doctor_sinks(
   patience interval, OUT "check" text, OUT status text, OUT detail text, OUT hint text
@@ -157,8 +157,8 @@ BEGIN
     RETURN NEXT;
 
     FOR advice IN SELECT * FROM outbox_internal.sink_advice(s.server) LOOP
-      "check" := format('sink %s %s', s.name, advice.topic); status := 'warning'; detail := advice.detail;
-      hint := replace(advice.hint, '${server}', quote_ident(s.name));
+      "check" := format('advice %s %s', s.name, advice.topic);
+      status := advice.status; detail := advice.detail; hint := advice.hint;
       IF starts_with(hint, '-- ') THEN
         hint := outbox_internal.doctor_comment(substr(hint, 4));
       END IF;

@@ -196,16 +196,16 @@ def test_the_hint_for_a_failing_endpoint_shows_its_failure(db, receiver, mode, w
 def test_a_secret_that_is_missing(db, receiver):
     db.webhook_sink("crm", receiver)
     for mapping in (False, True):
-        state, detail, hint = db.doctor("sink crm signature")
+        state, detail, hint = db.doctor("advice crm signature")
         assert state == "warning" and "not signed" in detail
         with db.connect(autocommit=False) as trial:
             trial.execute(hint[hint.index(": ") + 2:].replace("whsec_...", SECRET))
-            assert trial.execute("SELECT FROM outbox.doctor() WHERE \"check\" = 'sink crm signature'").fetchall() == []
+            assert trial.execute("SELECT FROM outbox.doctor() WHERE \"check\" = 'advice crm signature'").fetchall() == []
             trial.rollback()
         if not mapping:
             db.create_mapping("crm", {"bearer_token": "t"})
     db.paste(hint[hint.index(": ") + 2:].replace("whsec_...", SECRET))
-    assert db.doctor("sink crm signature") is None
+    assert db.doctor("advice crm signature") is None
 
 
 def test_a_url_that_is_missing(db, receiver):

@@ -71,7 +71,7 @@ def paste_all(db, hints: list[tuple[str, str]]) -> list[tuple[str, str]]:
 def test_no_hint_of_the_doctor_changes_where_events_go(seven):
     db = seven
     rows = db.sql("SELECT \"check\", hint FROM outbox.doctor('0 seconds') WHERE hint IS NOT NULL")
-    assert {"routes", "lost sink", "origin", "dead letters", "sink archive", "sink tenant 42", "sink tenant 43", "sink orders", "sink orders signature"} <= {check for check, _ in rows}, rows
+    assert {"routes", "lost sink", "origin", "dead letters", "sink archive", "sink tenant 42", "sink tenant 43", "sink orders", "advice orders signature"} <= {check for check, _ in rows}, rows
     assert paste_all(db, rows) == []
 
 

@@ -85,7 +85,7 @@ def test_the_doctor_of_an_owner_without_rights(demoted, receiver):
         rows = db.sql("SELECT \"check\", status, detail, hint FROM outbox.doctor('0 seconds')")
         assert [row for row in rows if "could not look" in row[2] or "permission denied" in row[2]] == []
         found = {row[0]: row[1:] for row in rows}
-        assert "sink signed signature" not in found and found["sink unsigned signature"][0] == "warning"
+        assert "advice signed signature" not in found and found["advice unsigned signature"][0] == "warning"
         assert found["secrets"][0] == "warning" and "sink token" in found["secrets"][1] and "ALTER USER MAPPING" in found["secrets"][2]
         assert SECRET not in str(rows) and "t0ken" not in str(rows)
         if "sessions" in found:

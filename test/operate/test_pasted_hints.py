@@ -102,7 +102,7 @@ def test_no_hint_runs_what_stands_in_a_name(hostile, attack, tmp_path):
     told = {check.removesuffix(attack) for check, _, _ in rows} | {f"{check} {'prepared' in detail}" for check, detail, _ in rows if check == "locks"}
     told |= {f"{check} {'prepared' in detail}" for check, detail, _ in rows if check == "row locks"}
     expected = {f"sink {what}" for what in STATES if what != "lost"} | {"locks True", "row locks True", "prepared", "transactions", "horizon", "routes", "lost sink", "dead letters",
-                                                                       "secrets", f"sink paused{attack} signature"}
+                                                                       "secrets", f"advice paused{attack} signature"}
     assert expected <= told, expected - told
     db.disconnect()
     for check, _, hint in rows:

@@ -18,7 +18,7 @@ static const char *verb(const Options &options, const char *name) {
 }
 
 std::string set_option(const Options &server, const char *name, const std::string &value) {
-  return std::string("ALTER SERVER ${server} OPTIONS (") + verb(server, name) + assignment(name, value) + ");";
+  return std::string("ALTER SERVER ") + the_sink + " OPTIONS (" + verb(server, name) + assignment(name, value) + ");";
 }
 
 std::string set_in_mapping(const Options *mapping,
@@ -26,8 +26,8 @@ std::string set_in_mapping(const Options *mapping,
   std::string list;
   for (const auto &[name, value] : values)
     list.append(list.empty() ? "" : ", ").append(mapping ? verb(*mapping, name) : "").append(assignment(name, value));
-  return std::string(mapping ? "ALTER" : "CREATE") + " USER MAPPING FOR PUBLIC SERVER ${server} OPTIONS (" + list +
-         ");";
+  return std::string(mapping ? "ALTER" : "CREATE") + " USER MAPPING FOR PUBLIC SERVER " + the_sink + " OPTIONS (" +
+         list + ");";
 }
 
 bool is_this_machine(std::string_view host) {

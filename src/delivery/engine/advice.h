@@ -11,13 +11,17 @@
 
 namespace outbox {
 
+/* Stands for the sink's quoted name in a hint. No option contains it. */
+constexpr char the_sink = '\0';
+
 struct Advice {
-  const char *check;  /* static string, one word: the doctor's row is "sink NAME CHECK" */
-  std::string detail; /* without values of the user mapping */
-  std::string hint;   /* a statement, or a comment that begins with "-- "; ${server} is the sink's quoted name */
+  const char *check;         /* static string, one word: the doctor's row is "advice NAME CHECK" */
+  std::string detail;        /* without values of the user mapping */
+  std::string hint;          /* a statement, or a comment that begins with "-- " */
+  bool may_be_meant = false; /* some have a good reason for it: the row's status is ok, and no warning */
 };
 
-/* "ALTER SERVER ${server} OPTIONS (ADD tls 'true');", or SET if the option is given. */
+/* "ALTER SERVER the_sink OPTIONS (ADD tls 'true');", or SET if the option is given. */
 std::string set_option(const Options &server, const char *name, const std::string &value);
 /* The same for options of the user mapping, which is created if it is null. */
 std::string set_in_mapping(const Options *mapping,

@@ -147,7 +147,8 @@ std::vector<Advice> HttpPeer::advise(const Options &server, const char *option) 
   return {{"encryption",
            "It sends to another machine without TLS: the network can read events and credentials, and change them.",
            "-- when the peer accepts TLS, perhaps on another port: " +
-               set_option(server, option, "https" + url->substr(4))}};
+               set_option(server, option, "https" + url->substr(4)),
+           true}};
 }
 
 void HttpPeer::parse(const Options &server, const Options *mapping, const std::string &url) {

@@ -121,15 +121,19 @@ std::vector<Advice> ConnectOptions::advise(const Options &server) const {
   if (!leaves_this_machine() || (tls && verify))
     return {};
   if (tls)
-    return {{"encryption",
-             "It does not verify the certificate of its " + noun +
-                 ": another machine can take its place, and read events and passwords.",
-             "ALTER SERVER ${server} OPTIONS (DROP enable_ssl_certificate_verification); -- first give the "
-             "certificate of its authority as ssl_ca_pem, if that is none of the system's"}};
+    return {
+        {"encryption",
+         "It does not verify the certificate of its " + noun +
+             ": another machine can take its place, and read events and passwords.",
+         std::string("ALTER SERVER ") + the_sink +
+             " OPTIONS (DROP enable_ssl_certificate_verification); -- first give the certificate of its authority "
+             "as ssl_ca_pem, if that is none of the system's",
+         true}};
   return {{"encryption",
            "It connects to another machine without TLS: the network can read events and passwords, and change them.",
            "-- when the " + noun + " accepts TLS (some have another port for it, to change in hosts): " +
-               set_option(server, "tls", "true")}};
+               set_option(server, "tls", "true"),
+           true}};
 }
 
 ConnectOptions ConnectOptions::parse(const PeerWords &words, const Options &server, const Options *mapping) {

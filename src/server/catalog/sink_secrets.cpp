@@ -78,7 +78,7 @@ static Datum text_of(const char *text) {
 
 /* outbox_internal.sink_advice(server): none for a sink that was dropped meanwhile. */
 SQL_FUNCTION(outbox_sink_advice) {
-  ReturnSetInfo *result = rows_of(fcinfo, 3);
+  ReturnSetInfo *result = rows_of(fcinfo, 4);
   const Oid server_oid = PG_GETARG_OID(0);
   size_t n_options, n_mapping;
   char kind[NAMEDATALEN];
@@ -88,15 +88,18 @@ SQL_FUNCTION(outbox_sink_advice) {
   if (!HeapTupleIsValid(server))
     PG_RETURN_NULL();
   const Oid wrapper = ((Form_pg_foreign_server)GETSTRUCT(server))->srvfdw;
+  const char *name = quote_identifier(pstrdup(NameStr(((Form_pg_foreign_server)GETSTRUCT(server))->srvname)));
   ob_option *options = options_of(FOREIGNSERVEROID, server, Anum_pg_foreign_server_srvoptions, &n_options);
   ReleaseSysCache(server);
   if (!wrapper_kind(wrapper, kind))
     PG_RETURN_NULL();
   wrappers_name_database();
   ob_option *mapping = public_mapping(server_oid, &n_mapping);
-  const size_t n = ob_advise(kind, options, n_options, mapping, n_mapping, advice, lengthof(advice));
+  const char *utf8_name = pg_server_to_any(name, (int)strlen(name), PG_UTF8);
+  const size_t n = ob_advise(kind, utf8_name, options, n_options, mapping, n_mapping, advice, lengthof(advice));
   for (size_t i = 0; i < n; i++) {
-    Datum values[] = {text_of(advice[i].check), text_of(advice[i].detail), text_of(advice[i].hint)};
+    Datum values[] = {text_of(advice[i].check), text_of(advice[i].may_be_meant ? "ok" : "warning"),
+                      text_of(advice[i].detail), text_of(advice[i].hint)};
     bool nulls[lengthof(values)] = {false};
     tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
   }
