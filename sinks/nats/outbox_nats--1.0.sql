@@ -1,4 +1,4 @@
 \echo Use "CREATE EXTENSION outbox_nats" to load this file. \quit
-CREATE FUNCTION nats_validator(options text[], catalog oid) RETURNS void
+CREATE FUNCTION outbox_internal.nats_validator(options text[], catalog oid) RETURNS void
   LANGUAGE c STRICT SET search_path = pg_catalog, pg_temp AS 'MODULE_PATHNAME', 'outbox_kind_validator';
-CREATE FOREIGN DATA WRAPPER outbox_nats NO HANDLER VALIDATOR nats_validator;
+CREATE FOREIGN DATA WRAPPER outbox_nats NO HANDLER VALIDATOR outbox_internal.nats_validator;

@@ -1,4 +1,4 @@
 \echo Use "CREATE EXTENSION outbox_rabbitmq" to load this file. \quit
-CREATE FUNCTION rabbitmq_validator(options text[], catalog oid) RETURNS void
+CREATE FUNCTION outbox_internal.rabbitmq_validator(options text[], catalog oid) RETURNS void
   LANGUAGE c STRICT SET search_path = pg_catalog, pg_temp AS 'MODULE_PATHNAME', 'outbox_kind_validator';
-CREATE FOREIGN DATA WRAPPER outbox_rabbitmq NO HANDLER VALIDATOR rabbitmq_validator;
+CREATE FOREIGN DATA WRAPPER outbox_rabbitmq NO HANDLER VALIDATOR outbox_internal.rabbitmq_validator;
