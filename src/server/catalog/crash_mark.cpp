@@ -1,12 +1,12 @@
 /*
- * crash_mark.cpp: a mark is a file in pg_stat/ with the number of calls that have not ended. It need not reach the
- * disk: it must survive the crash of a process, not that of the machine. Shared memory and rows of the transaction
- * would not survive. Without space on the disk there is no mark, and the code is called all the same.
+ * crash_mark.cpp: a mark is a file in pg_stat/ with the number of calls that have not ended and the identity of the
+ * library. It need not reach the disk: it must survive the crash of a process, not that of the machine. Shared memory
+ * and rows of the transaction would not survive. Without space on the disk there is no mark, and the code is called
+ * all the same.
  */
 #include "server/catalog/crash_mark.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 extern "C" {
@@ -26,31 +26,37 @@ static void name_mark(char path[MAXPGPATH], Oid object, int index) {
   snprintf(path, MAXPGPATH, "pg_stat/outbox_calling.%u.%u.%d", MyDatabaseId, object, index);
 }
 
-static bool is_before(const struct timespec *a, const struct timespec *b) {
-  return a->tv_sec != b->tv_sec ? a->tv_sec < b->tv_sec : a->tv_nsec < b->tv_nsec;
+typedef struct Mark {
+  int calls; /* that have not ended */
+  struct stat library;
+} Mark;
+
+bool is_same_file(const struct stat *a, const struct stat *b) {
+  return a->st_dev == b->st_dev && a->st_ino == b->st_ino && a->st_size == b->st_size &&
+         a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
 }
 
-/* How many calls have not ended. A mark from before `since` is of another build. */
-static int read_mark(const char *path, const struct timespec *since) {
-  char digit = '0';
-  struct stat written;
+/* How many calls have not ended. A mark of another file than `library` is of another build. */
+static int read_mark(const char *path, const struct stat *library) {
+  Mark mark = {};
   const int fd = open(path, O_RDONLY | O_CLOEXEC);
 
-  if (fd >= 0) {
-    if (read(fd, &digit, 1) != 1 || fstat(fd, &written) != 0 || (since && is_before(&written.st_mtim, since)))
-      digit = '0';
-    close(fd);
-  }
-  return digit - '0';
+  if (fd < 0)
+    return 0;
+  if (read(fd, &mark, sizeof(mark)) != sizeof(mark) ||
+      (library->st_ino != 0 && !is_same_file(&mark.library, library)))
+    mark.calls = 0;
+  close(fd);
+  return mark.calls;
 }
 
-static void write_mark(const char *path, int calls) {
-  const char digit = (char)('0' + calls);
+static void write_mark(const char *path, int calls, const struct stat *library) {
+  const Mark mark = {calls, *library};
   const int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, pg_file_create_mode);
 
   if (fd < 0)
     return;
-  (void)!write(fd, &digit, 1);
+  (void)!write(fd, &mark, sizeof(mark));
   close(fd);
 }
 
@@ -58,15 +64,15 @@ void crash_marks_init(int worker_index) {
   own_index = worker_index;
 }
 
-bool crash_mark_leave(Oid object, const struct timespec *installed) {
+bool crash_mark_leave(Oid object, const struct stat *library) {
   char path[MAXPGPATH];
 
   name_mark(path, object, Max(own_index, 0));
-  const int calls = read_mark(path, installed);
+  const int calls = read_mark(path, library);
   if (calls >= MOST_CRASHES)
     return false;
   if (own_index >= 0)
-    write_mark(path, calls + 1);
+    write_mark(path, calls + 1, library);
   return true;
 }
 
@@ -92,12 +98,13 @@ void crash_mark_remove(Oid object) {
 }
 
 bool crash_marks_forget(Oid object) {
+  const struct stat any = {};
   bool had_crashed = false;
 
   for (int index = 0; index < OUTBOX_MAX_WORKERS; index++) {
     char path[MAXPGPATH];
     name_mark(path, object, index);
-    had_crashed |= read_mark(path, NULL) >= MOST_CRASHES;
+    had_crashed |= read_mark(path, &any) >= MOST_CRASHES;
     (void)unlink(path);
   }
   return had_crashed;

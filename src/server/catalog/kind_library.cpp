@@ -12,7 +12,6 @@
 #include <dlfcn.h>
 #include <link.h>
 #include <signal.h>
-#include <sys/stat.h>
 #include <time.h>
 
 extern "C" {
@@ -40,18 +39,18 @@ typedef struct LoadedFile {
 static LoadedFile *loaded_files = NULL; /* in TopMemoryContext */
 static const int WRITTEN_FOR_S = 2;     /* a file that has not changed for so long is complete */
 
-/* Also one that does not fit: it is kept as well. */
+/* Also one that does not fit: it is kept as well. One that cannot be read now is about to be replaced. */
 static void remember_file(const char *kind, void *handle) {
   struct link_map *info;
-  struct stat now;
 
-  if (dlinfo(handle, RTLD_DI_LINKMAP, &info) != 0 || stat(info->l_name, &now) != 0)
+  if (dlinfo(handle, RTLD_DI_LINKMAP, &info) != 0)
     return;
   for (const LoadedFile *file = loaded_files; file; file = file->next)
     if (strcmp(file->kind, kind) == 0 && strcmp(file->path, info->l_name) == 0)
       return;
   LoadedFile *added = (LoadedFile *)MemoryContextAllocZero(TopMemoryContext, sizeof(LoadedFile));
-  added->was = now;
+  if (stat(info->l_name, &added->was) != 0)
+    memset(&added->was, 0, sizeof(added->was));
   strlcpy(added->kind, kind, sizeof(added->kind));
   strlcpy(added->path, info->l_name, sizeof(added->path));
   added->next = loaded_files;
@@ -61,28 +60,29 @@ static void remember_file(const char *kind, void *handle) {
 bool kind_library_replaced(void) {
   for (const LoadedFile *file = loaded_files; file; file = file->next) {
     struct stat now;
-    if (stat(file->path, &now) == 0 && now.st_ctime < time(NULL) - WRITTEN_FOR_S &&
-        (now.st_dev != file->was.st_dev || now.st_ino != file->was.st_ino || now.st_size != file->was.st_size ||
-         now.st_mtime != file->was.st_mtime))
+    if (stat(file->path, &now) == 0 && now.st_ctime < time(NULL) - WRITTEN_FOR_S && !is_same_file(&now, &file->was))
       return true;
   }
   return false;
 }
 
-const struct timespec *kind_library_installed(const char *kind) {
+const struct stat *kind_library_file(const char *kind) {
   for (const LoadedFile *file = loaded_files; file; file = file->next)
     if (strcmp(file->kind, kind) == 0)
-      return &file->was.st_ctim;
+      return &file->was;
   return NULL;
 }
 
-/* When a file that is not yet loaded was installed. NULL: it is not in PostgreSQL's own folder of libraries. */
-static const struct timespec *installed(const char *file, struct stat *now) {
+/* A file that is about to be loaded. Its st_ino is 0 if it is not in PostgreSQL's own folder of libraries. */
+static struct stat file_to_load(const char *file) {
   const char *name = strrchr(file, '/');
   char path[MAXPGPATH];
+  struct stat now = {};
 
   snprintf(path, sizeof(path), "%s/%s.so", pkglib_path, name ? name + 1 : file);
-  return stat(path, now) == 0 ? &now->st_ctim : NULL;
+  if (stat(path, &now) != 0)
+    now.st_ino = 0;
+  return now;
 }
 
 static void keep_error(const ErrorData *from, const char *kind, ob_error *error) {
@@ -99,10 +99,10 @@ static bool load(const char *kind, Oid validator, const char *file, ob_error *er
   MemoryContext caller = CurrentMemoryContext;
   volatile bool loaded = false;
   const ob_sink_kind *volatile library = NULL;
-  struct stat now;
+  const struct stat now = file_to_load(file);
   sigset_t all, before;
 
-  if (!crash_mark_leave(validator, installed(file, &now))) {
+  if (!crash_mark_leave(validator, &now)) {
     crash_mark_error(error);
     return false;
   }

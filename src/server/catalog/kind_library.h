@@ -1,7 +1,7 @@
 /* kind_library.h: loads the library of a kind of sink that is an extension of its own. */
 #pragma once
 
-#include <time.h>
+#include <sys/stat.h>
 
 #include "server/base/server.h"
 
@@ -13,9 +13,9 @@ void kind_library_load(const char *kind, Oid validator, const char *file);
 /* Tries again what could not be loaded: the file may be there now. */
 void kind_library_retry(const char *kind);
 
-/* When the file of the kind's library was installed that this process has loaded. NULL: it has loaded none, because
- * the kind is in outbox.so, or is not available. */
-const struct timespec *kind_library_installed(const char *kind);
+/* The file of the kind's library that this process has loaded, as it was then (st_ino = 0: it could not be read).
+ * NULL: it has loaded none, because the kind is in outbox.so, or is not available. */
+const struct stat *kind_library_file(const char *kind);
 
 /* Has another file taken the place of a library that this process has loaded? The process keeps what it has loaded,
  * so only a new one has the new library. False while the new file is being written. */

@@ -22,8 +22,8 @@ static bool owner_may(const WorkerSink *sink, const SinkOptions *given, ob_error
 static ob_sink *open_handle(ob_engine *engine, const WorkerSink *sink, const SinkOptions *given, ob_error *error) {
   memset(error, 0, sizeof(*error));
   kind_library_retry(sink->kind);
-  const struct timespec *installed = kind_library_installed(sink->kind);
-  if (installed && !crash_mark_leave(sink->oid, installed)) {
+  const struct stat *library = kind_library_file(sink->kind);
+  if (library && !crash_mark_leave(sink->oid, library)) {
     crash_mark_error(error);
     return NULL;
   }
@@ -34,7 +34,7 @@ static ob_sink *open_handle(ob_engine *engine, const WorkerSink *sink, const Sin
   if (owner_may(sink, given, error))
     handle = ob_sink_open(engine, sink->name, sink->kind, given->options, given->n_options, given->mapping,
                           given->n_mapping, error);
-  if (installed)
+  if (library)
     crash_mark_remove(sink->oid);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   return handle;
