@@ -18,6 +18,12 @@ release_with_pg() {
   case $1 in 15) echo bookworm ;; 17) echo trixie ;; 18) echo forky ;; 19) echo experimental ;; esac
 }
 
+# Debian's mirror from which this machine installs.
+debian_mirror() {
+  apt-get indextargets --format '$(RELEASE) $(SITE)' 'Created-By: Packages' |
+    awk -v own="$(. /etc/os-release && echo "$VERSION_CODENAME")" '$1 == own && !site { site = $2 } END { print site }'
+}
+
 # A file in a folder of build/ that names the state of the files from which the folder was made.
 stamp_of() { local name=$1; shift; echo "$BUILD/$name/.made-from.$(cat "$@" | sha256sum | cut -c1-16)"; }
 stamp() { # stamp NAME: of a folder that test/rig/install makes
@@ -64,6 +70,8 @@ cassert_folder() { echo "$(cache_folder)/postgresql-$(dpkg-query -W -f '${Versio
 races_folder() {
   echo "$(cache_folder)/races-gcc-$(g++ -dumpfullversion)-curl-$(dpkg-query -W -f '${Version}' libcurl4-openssl-dev)-$(cat "$ROOT"/test/rig/{races/build,librdkafka/source,debian-source} | sha256sum | cut -c1-8)"
 }
+# The server's headers of the newest PostgreSQL that Debian has.
+headers_folder() { echo "$(cache_folder)/newest-headers"; }
 # shellcheck disable=SC2034
 PYTHON=$BUILD/venv/bin/python
 export ROOT BUILD PG

@@ -22,6 +22,7 @@ extern "C" {
 #include "postmaster/interrupt.h"
 #include "storage/ipc.h"
 #include "utils/guc.h"
+#include "utils/lsyscache.h"
 }
 
 static ob_engine *engine = NULL;
