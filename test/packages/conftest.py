@@ -26,7 +26,7 @@ class System:
     def __init__(self, root: Path, major: int):
         self.root, self.major = root, major
         shutil.rmtree(root, ignore_errors=True)
-        self.bindir = installation.copy(root, major)
+        self.bindir = installation.copy(root, installation.system(major))
         self.before = self.files()
 
     def files(self) -> set[str]:

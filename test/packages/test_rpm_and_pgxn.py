@@ -35,7 +35,7 @@ def test_the_pgxn_distribution(rig, receiver, system):
     # pg_config reports the location of its own files.
     pg_config = system.bindir / "pg_config"
     assert run(pg_config, "--pkglibdir").startswith(str(system.root))
-    installation.see_headers(system.root)
+    installation.see_headers(system.root, installation.system(system.major))
     system.before = system.files()
     make_quickly = os.environ | {"MAKEFLAGS": f"-j{os.cpu_count()}"}
     run("pgxn", "install", "--nosudo", "--pg_config", pg_config, archive, env=make_quickly)

@@ -18,6 +18,11 @@ def majors() -> list[int]:
                   if Path(f"/usr/include/postgresql/{path.parent.parent.name}/server").is_dir())
 
 
+def system(major: int) -> Path:
+    """The bindir of the distribution's server."""
+    return SYSTEM / f"{major}/bin"
+
+
 def older() -> list[int]:
     """An older version than the one under test, if the latter is the system's too: pg_upgrade needs both with their
     fixes."""
@@ -25,28 +30,40 @@ def older() -> list[int]:
     return [major for major in majors() if bindir.is_relative_to(SYSTEM) and major < int(bindir.parent.name)]
 
 
-def copy(root: Path, major: int) -> Path:
-    """Copies an installation to `root`; PostgreSQL finds its files relative to its programs. Returns the bindir."""
+def copy(root: Path, bindir: Path) -> Path:
+    """Copies the installation of that bindir to `root`; PostgreSQL finds its files relative to its programs. Debian has
+    them in lib/ and share/ of /usr, or of another folder. Returns the copy's bindir."""
+    major = bindir.parent.name
     for part in ("lib", "share"):
-        shutil.copytree(f"/usr/{part}/postgresql/{major}", root / f"usr/{part}/postgresql/{major}", symlinks=True, ignore=OUTBOX)
+        shutil.copytree(usr(bindir) / part / "postgresql" / major, root / "usr" / part / "postgresql" / major, symlinks=True,
+                        ignore=OUTBOX)
     return root / f"usr/lib/postgresql/{major}/bin"
 
 
-def see_headers(root: Path) -> None:
+def usr(bindir: Path) -> Path:
+    return bindir.parents[3]
+
+
+def is_debian(bindir: Path) -> bool:
+    return bindir.parts[-4:-2] == ("lib", "postgresql")
+
+
+def see_headers(root: Path, bindir: Path) -> None:
     """Lets builds that use the copy's pg_config find the headers, and sets its libdir."""
     headers = root / "usr/include/postgresql"
     headers.parent.mkdir(parents=True, exist_ok=True)
-    headers.symlink_to("/usr/include/postgresql")
+    headers.symlink_to(usr(bindir) / "include/postgresql")
     (root / "usr/lib/x86_64-linux-gnu").mkdir()
 
 
 def with_outbox(major: int) -> Path:
     """Returns the bindir of such a copy, with this checkout's outbox built for that version."""
-    version = subprocess.run([SYSTEM / f"{major}/bin/pg_config", "--version"], check=True, capture_output=True, text=True).stdout.split()[1]
+    installed = system(major)
+    version = subprocess.run([installed / "pg_config", "--version"], check=True, capture_output=True, text=True).stdout.split()[1]
     root, source = BUILD / "installation" / version, BUILD / "installation" / f"{version}-source"
     shutil.rmtree(root, ignore_errors=True)
-    bindir = copy(root, major)
-    see_headers(root)
+    bindir = copy(root, installed)
+    see_headers(root, installed)
     # Only src/server must be compiled for that version, and only what has changed since the last time.
     shutil.rmtree(source / "src/delivery", ignore_errors=True)
     for path in [path for path in source.rglob("*") if path.is_file() and path.suffix != ".o"]:
@@ -75,14 +92,14 @@ def with_next_version(version: str, change: Callable[[Path, str], None]) -> Path
     """Returns the bindir of a copy of the PostgreSQL under test with a later version of outbox, which
     `change(source, released)` makes of this checkout. It is made as src/extension/README.md describes: the script of
     the released version is kept, and an upgrade script leads from it to `version`."""
-    root, source, bindir = BUILD / "installation/next", BUILD / "installation/next-source", pg_config("bindir")
+    root, source, under_test = BUILD / "installation/next", BUILD / "installation/next-source", pg_config("bindir")
     for folder in (root, source):
         shutil.rmtree(folder, ignore_errors=True)
-    if bindir.is_relative_to(SYSTEM):
-        bindir = copy(root, int(bindir.parent.name))
-        see_headers(root)
+    if is_debian(under_test):
+        bindir = copy(root, under_test)
+        see_headers(root, under_test)
     else:
-        shutil.copytree(bindir.parent, root, symlinks=True, ignore=OUTBOX)
+        shutil.copytree(under_test.parent, root, symlinks=True, ignore=OUTBOX)
         bindir = root / "bin"
 
     shutil.copytree(ROOT / "src", source / "src")  # copies compiled files too
