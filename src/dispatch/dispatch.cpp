@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "dispatch/sink_share.h"
+
 namespace dispatch {
 
 Dispatch *create() noexcept {
@@ -27,6 +29,22 @@ bool Dispatch::add_sink(RoundSink *sink) noexcept {
 void Dispatch::remove_sink(RoundSink *sink) noexcept {
   sinks.remove(sink);
   sink_cursors.remove(sink->cursor);
+}
+
+/* Sinks with a backlog come first. One event always fits in a sink's part of the bytes. */
+void Dispatch::give_places(int max_events, int64_t max_bytes) noexcept {
+  const int n = static_cast<int>(sinks.all().size());
+  const int64_t bytes = std::max<int64_t>(1, max_bytes / std::max(1, n));
+  SinkShares shares(max_events, n);
+
+  for (const RoundSink *sink : sinks.all())
+    shares.add(*sink);
+  for (const bool with_backlog : {true, false})
+    for (const RoundSink *sink : sinks.all())
+      if (sink->cursor->has_backlog() == with_backlog)
+        sink->cursor->set_free_slots(shares.may_claim(*sink),
+                                     sink->in_flight == 0 ? bytes : bytes - sink->bytes_in_flight);
+  places_exhausted = shares.exhausted();
 }
 
 void Dispatch::begin_round(Now now, int free_events, int64_t free_bytes) noexcept {

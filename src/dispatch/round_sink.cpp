@@ -29,4 +29,9 @@ bool RoundSinks::any_fresh_shard() const noexcept {
   return std::any_of(sinks_.begin(), sinks_.end(), [](const RoundSink *sink) { return sink->shards.any_fresh(); });
 }
 
+bool RoundSinks::any_starved() const noexcept {
+  return std::any_of(sinks_.begin(), sinks_.end(),
+                     [](const RoundSink *sink) { return !sink->stopped && sink->cursor->has_backlog(); });
+}
+
 }  // namespace dispatch

@@ -29,6 +29,8 @@ struct RoundSink {
   SinkShards shards;
   SinkRules rules;
   bool keeps_delivered; /* as SENT */
+  bool stopped;         /* by a user or by the worker: its rows wait until it is resumed */
+  int credit;           /* how many more events its destination takes now; 0 = it is not open */
 
   int in_flight;           /* events that were claimed and have not ended … */
   int64_t bytes_in_flight; /* … and their size */
@@ -81,6 +83,8 @@ public:
   /* NULL: there is none. */
   RoundSink *find(SinkId id) const noexcept;
   bool any_fresh_shard() const noexcept;
+  /* Rows of a sink that is not stopped wait for room. */
+  bool any_starved() const noexcept;
 
 private:
   std::vector<RoundSink *> sinks_;

@@ -87,7 +87,6 @@ private:
   int read_queue(RescanPlace, std::span<QueueEntry>) override { return 0; }
   void delete_from_queue(std::span<const RowHandle>) override {}
   bool any_news(RescanPlace, int64_t, std::span<const uint64_t>) override { return true; }
-  bool is_stopped(const RoundSink &) override { return false; }
   bool is_to_be_routed(const ReadRow &) override { return false; }
   bool routing_is_stuck(int64_t) override { return false; }
   void row_decided(const ReadRow &, const RowDecision &) override {}

@@ -232,10 +232,6 @@ void Worker::delete_from_queue(std::span<const RowHandle> entries) {
 
 /* ---- rows that were chosen ------------------------------------------------------------------------------------ */
 
-bool Worker::is_stopped(const RoundSink &sink) {
-  return static_cast<const WorkerSink &>(sink).is_stopped();
-}
-
 bool Worker::is_to_be_routed(const ReadRow &) {
   return false;
 }

@@ -126,11 +126,6 @@ int Worker::submit_claimed() {
 
 /* ---- one round ------------------------------------------------------------------------------------------------ */
 
-bool Worker::any_sink_starved() const {
-  return std::any_of(sinks_.begin(), sinks_.end(),
-                     [](const WorkerSink &sink) { return sink.cursor->has_backlog() && !sink.is_stopped(); });
-}
-
 bool Worker::transact(Now now, bool record, bool claim) {
   bool more = false;
   xid_ = NO_XID;
@@ -168,7 +163,7 @@ bool Worker::transact(Now now, bool record, bool claim) {
     table_.flush(std::exchange(needed_lsn_, 0));
     const int claimed = submit_claimed();
     d_->commit_round();
-    d_->linger.claimed(now.moment, claimed, more || any_sink_starved());
+    d_->linger.claimed(now.moment, claimed, more || d_->sinks.any_starved());
     claim_pause_ = MOMENT_NONE;
     claim_failed_ = false;
     pass(false);
@@ -313,7 +308,7 @@ Moment Worker::loop() {
     return MOMENT_NEVER;
   }
   int64_t ms = sleep_time(now);
-  if (d_->recording.is_gathering() && any_sink_starved())
+  if (d_->recording.is_gathering() && d_->sinks.any_starved())
     ms = std::min<int64_t>(ms, 3);
   ms = std::min<int64_t>(
       ms, milliseconds_until(now.moment, d_->idle_exit.next_moment(now.moment, {true, IDLE_TIMEOUT_MS, false})));

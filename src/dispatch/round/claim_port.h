@@ -97,7 +97,6 @@ public:
    * transactions? */
   virtual bool any_news(RescanPlace rescanned, int64_t cursor, std::span<const uint64_t> ended) = 0;
 
-  virtual bool is_stopped(const RoundSink &sink) = 0;
   /* A row without a sink, which some sinks take by now: it is to be routed, and they wait_for_routing(). */
   virtual bool is_to_be_routed(const ReadRow &row) = 0;
   /* The row at this position, or 0, is to be routed and cannot be now. */

@@ -47,7 +47,7 @@ bool ClaimRound::has_news() {
 
   port_.take_snapshot();
   for (const RoundSink *sink : d_.sinks.all()) {
-    if (port_.is_stopped(*sink))
+    if (sink->stopped)
       continue;
     cursor = std::min(cursor, sink->cursor->position());
     if (late_can_go_on(*sink) || sink->cursor->has_backlog() || sink->cursor->early_retry.going())

@@ -87,10 +87,6 @@ static const char *name_of(const dispatch::RoundSink *sink) {
   return sink ? worker_sink(sink)->name : NULL;
 }
 
-bool ClaimTable::is_stopped(const dispatch::RoundSink &sink) {
-  return sink_is_stopped(worker_sink(&sink)->state);
-}
-
 bool ClaimTable::is_to_be_routed(const dispatch::ReadRow &row) {
   const EventRow *event = (const EventRow *)row.of_port;
 

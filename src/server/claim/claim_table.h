@@ -38,7 +38,6 @@ public:
   void delete_from_queue(std::span<const dispatch::RowHandle> entries) override;
   bool any_news(dispatch::RescanPlace rescanned, int64_t cursor, std::span<const uint64_t> ended) override;
 
-  bool is_stopped(const dispatch::RoundSink &sink) override;
   bool is_to_be_routed(const dispatch::ReadRow &row) override;
   bool routing_is_stuck(int64_t position) override;
 

@@ -20,8 +20,6 @@
 #include "server/sinks/worker_stops.h"
 #include "server/storage/sql.h"
 
-#include "dispatch/sink_share.h"
-
 #include <algorithm>
 
 extern "C" {
@@ -297,26 +295,8 @@ static Moment open_at(const WorkerSink *sink) {
   return sink->state == SINK_MISCONFIGURED ? sink->reopen_at : MOMENT_NONE;
 }
 
-/* To the sinks with a backlog, or to the others. One event always fits in memory. */
-static void give_places(dispatch::SinkShares *shares, bool with_backlog) {
-  const int64 bytes_share = Max((int64)1, (int64)setting_max_in_flight_memory * 1024 / Max(1, n_list));
-
-  for (WorkerSink *sink : worker_sinks_all()) {
-    if (sink->state != SINK_OPEN || sink->cursor->has_backlog() != with_backlog)
-      continue;
-    const int credit = (int)Min(sink->status.credit, (uint32)INT_MAX);
-    sink->cursor->set_free_slots(
-        shares->may_claim({&sink->events, sink->in_flight, sink->unrecorded, sink->left, sink->left_alone}, credit),
-        sink->in_flight == 0 ? bytes_share : bytes_share - sink->bytes_in_flight);
-  }
-}
-
 void worker_sinks_refresh(Now now, bool may_open, bool waits_for_standby) {
-  dispatch::SinkShares shares(setting_max_in_flight, n_list);
-
   share_sinks();
-  for (const WorkerSink *sink : worker_sinks_all())
-    shares.add(sink->in_flight, sink->unrecorded);
   for (int i = n_list - 1; i >= 0; i--) {
     WorkerSink *sink = list[i];
     if (sink_is_closing(sink->state) && ob_sink_closed(sink->handle)) {
@@ -331,18 +311,17 @@ void worker_sinks_refresh(Now now, bool may_open, bool waits_for_standby) {
     }
     if (sink_is_to_open(sink->state) && sink->in_flight == 0 && now.moment >= open_at(sink) && may_open)
       open_sink((SinkEntry *)sink, now.moment);
-    sink->cursor->set_free_slots(0, 0);
+    sink->credit = 0;
     if (sink->state == SINK_OPEN) {
       ob_sink_get_status(sink->handle, &sink->status);
+      sink->credit = (int)Min(sink->status.credit, (uint32)INT_MAX);
       sink_signals_count(sink);
       early_retry_look(sink, now.wall);
       worker_stops_look(sink, now);
     }
     sink_signals_publish(sink, worker_index, now.wall, waits_for_standby);
   }
-  give_places(&shares, true);
-  give_places(&shares, false);
-  dispatcher().places_exhausted = shares.exhausted();
+  dispatcher().give_places(setting_max_in_flight, (int64)setting_max_in_flight_memory * 1024);
 }
 
 WorkerSink *worker_sink_find(const char *name, int length) {
