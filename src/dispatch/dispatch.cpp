@@ -16,21 +16,6 @@ Dispatch *create() noexcept {
   }
 }
 
-bool Dispatch::add_sink(RoundSink *sink) noexcept {
-  sink->cursor = sink_cursors.add();
-  if (sink->cursor == nullptr)
-    return false;
-  if (sinks.add(sink))
-    return true;
-  sink_cursors.remove(sink->cursor);
-  return false;
-}
-
-void Dispatch::remove_sink(RoundSink *sink) noexcept {
-  sinks.remove(sink);
-  sink_cursors.remove(sink->cursor);
-}
-
 /* Sinks with a backlog come first. One event always fits in a sink's part of the bytes. */
 void Dispatch::give_places(int max_events, int64_t max_bytes) noexcept {
   const int n = static_cast<int>(sinks.all().size());
@@ -59,7 +44,7 @@ void Dispatch::begin_round(Now now, int free_events, int64_t free_bytes) noexcep
   marks.begin_round();
   redrive_order.begin_round();
   rescan_cursor.begin_round();
-  sink_cursors.begin_round();
+  sinks.begin_round();
 }
 
 void Dispatch::commit_round() noexcept {
@@ -80,7 +65,7 @@ void Dispatch::roll_back_round() noexcept {
   locked_rows.roll_back_round();
   marks.roll_back_round();
   rescan_cursor.roll_back_round();
-  sink_cursors.roll_back_round();
+  sinks.roll_back_round();
 }
 
 bool Dispatch::block_key(SinkId sink, uint64_t key_hash, int64_t position) noexcept {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <memory>
 #include <span>
 #include <type_traits>
 #include <vector>
@@ -25,7 +26,7 @@ struct SinkRules {
 /* Zeroed memory is a sink without rules, shards and cursor. */
 struct RoundSink {
   SinkInFlight events; /* first, for sink_of() */
-  SinkCursor *cursor;  /* never NULL, after Dispatch::add_sink() */
+  SinkCursor *cursor;  /* never NULL, after RoundSinks::add() */
   SinkShards shards;
   SinkRules rules;
   bool keeps_delivered; /* as SENT */
@@ -75,9 +76,13 @@ inline RoundSink *round_sink_of(const InFlightEvent *event) noexcept {
 /* The sinks that a worker knows, open or not, in no order. */
 class RoundSinks {
 public:
-  /* False: out of memory. */
+  /* The worker knows this sink from now on, with a cursor that stands at the beginning. False: out of memory. */
   bool add(RoundSink *sink) noexcept;
-  void remove(const RoundSink *sink) noexcept;
+  /* It has no event in flight, and is forgotten. */
+  void remove(RoundSink *sink) noexcept;
+
+  void begin_round() noexcept;
+  void roll_back_round() noexcept;
 
   std::span<RoundSink *const> all() const noexcept { return sinks_; }
   /* NULL: there is none. */
@@ -88,6 +93,7 @@ public:
 
 private:
   std::vector<RoundSink *> sinks_;
+  std::vector<std::unique_ptr<SinkCursor>> cursors_; /* of sinks_, in the same order */
 };
 
 }  // namespace dispatch

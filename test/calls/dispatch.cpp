@@ -35,7 +35,7 @@ public:
     d_.reset(second_try("create()", [] { return under_test([] { return create(); }); }));
     sink_.events.id = 5;
     sink_.rules = {.max_attempts = 10, .ordered = true, .dead_letters_block = false};
-    second_try("add_sink()", [&] { return under_test([&] { return d_->add_sink(&sink_); }); });
+    second_try("sinks.add()", [&] { return under_test([&] { return d_->sinks.add(&sink_); }); });
     ShardSet all = {};
     for (int shard = 0; shard < SHARDS; shard++)
       all.add(shard);

@@ -51,7 +51,7 @@ GUARDS = {
     "draining, taken back": ("dispatch.cpp", "  blocked_keys.drain_all_again();\n", ""),
     "locked rows, taken back": ("dispatch.cpp", "  locked_rows.roll_back_round();\n", ""),
     "rescan, taken back": ("dispatch.cpp", "  rescan_cursor.roll_back_round();\n", ""),
-    "cursors, taken back": ("dispatch.cpp", "  sink_cursors.roll_back_round();\n", ""),
+    "cursors, taken back": ("dispatch.cpp", "  sinks.roll_back_round();\n", ""),
     "shards drain": ("shards.cpp", "in_flight[shard] > 0 ? ShardState::DRAINING : ShardState::NOT_OURS", "in_flight[shard] > 100000 ? ShardState::DRAINING : ShardState::NOT_OURS"),
     "later recordings wait": ("out_of_order.cpp", "  put_off_after_unrecorded(in_flight);\n", "  (void)in_flight;\n"),
     "recordings wait for locked rows": ("out_of_order.cpp", "    if (!row.locked)\n", "    if (false)\n"),

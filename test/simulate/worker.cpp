@@ -24,7 +24,7 @@ Worker::Worker(World &world, int index, Incarnation pid)
   d_->shards.init(index);
   d_->dead_letters_stale = true;
   for (WorkerSink &sink : sinks_)
-    need(d_->add_sink(&sink));
+    need(d_->sinks.add(&sink));
   reload_sinks();
 }
 

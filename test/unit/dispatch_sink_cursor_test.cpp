@@ -323,7 +323,9 @@ TEST_F(DispatchSinkCursor, ARollBackLowersTheLowWatermarkToTheCursor) {
 
 TEST(DispatchRound, ARoundThatIsRolledBackTakesAllCursorsBack) {
   std::unique_ptr<Dispatch> decisions{dispatch::create()};
-  SinkCursor *first = decisions->sink_cursors.add(), *second = decisions->sink_cursors.add();
+  RoundSink sinks[2] = {};
+  ASSERT_TRUE(decisions->sinks.add(&sinks[0]) && decisions->sinks.add(&sinks[1]));
+  SinkCursor *first = sinks[0].cursor, *second = sinks[1].cursor;
   first->passed(10);
   second->passed(20);
   decisions->begin_round({{3'600'000'000}, CURSOR_NOW}, 10, 1000);
@@ -340,7 +342,9 @@ TEST(DispatchRound, ARoundThatIsRolledBackTakesAllCursorsBack) {
 
 TEST(DispatchRound, LateCommitsOfARoundThatIsRolledBackAreFoundAgain) {
   std::unique_ptr<Dispatch> decisions{dispatch::create()};
-  SinkCursor *cursor = decisions->sink_cursors.add();
+  RoundSink sink = {};
+  ASSERT_TRUE(decisions->sinks.add(&sink));
+  SinkCursor *cursor = sink.cursor;
   const uint64_t running[] = {101};
   cursor->passed(50);
   ASSERT_TRUE(decisions->late_commits.note_running({running, 1, 105, 105}));
@@ -365,12 +369,16 @@ TEST(DispatchRound, DrainingKeysOfARoundThatIsRolledBackBeginAgain) {
   EXPECT_EQ(decisions->blocked_keys.find(1, 77)->drained, 0);
 }
 
-TEST(DispatchRound, ACursorThatWasRemovedTakesNoPart) {
+TEST(DispatchRound, ASinkThatWasRemovedTakesNoPart) {
   std::unique_ptr<Dispatch> decisions{dispatch::create()};
-  SinkCursor *first = decisions->sink_cursors.add(), *second = decisions->sink_cursors.add();
-  decisions->sink_cursors.remove(first);
-  ASSERT_EQ(decisions->sink_cursors.all().size(), 1U);
-  EXPECT_EQ(decisions->sink_cursors.all()[0].get(), second);
+  RoundSink sinks[3] = {};
+  for (RoundSink &sink : sinks)
+    ASSERT_TRUE(decisions->sinks.add(&sink));
+  sinks[2].cursor->passed(10);
+  decisions->sinks.remove(&sinks[1]);
+  ASSERT_EQ(decisions->sinks.all().size(), 2U);
+  EXPECT_EQ(decisions->sinks.all()[1], &sinks[2]);
+  EXPECT_EQ(sinks[2].cursor->position(), 10) << "it keeps its own cursor";
 }
 
 }  // namespace

@@ -88,7 +88,7 @@ static SinkEntry *add_sink(const char *name) {
   make_room(list, n_list, max_list);
   SinkEntry *entry = (SinkEntry *)hash_search(sinks, name, HASH_ENTER, NULL);
   memset((char *)entry + NAMEDATALEN, 0, sizeof(SinkEntry) - NAMEDATALEN);
-  const bool added = dispatcher().add_sink(&entry->sink);
+  const bool added = dispatcher().sinks.add(&entry->sink);
   if (!added)
     hash_search(sinks, name, HASH_REMOVE, NULL);
   require_memory(added);
@@ -279,7 +279,7 @@ static void drop_entry(int i) {
   }
   if (entry->given.context)
     MemoryContextDelete(entry->given.context);
-  dispatcher().remove_sink(&entry->sink);
+  dispatcher().sinks.remove(&entry->sink);
   last_found = NULL;
   hash_search(sinks, entry->sink.name, HASH_REMOVE, NULL);
   list[i] = list[--n_list];
