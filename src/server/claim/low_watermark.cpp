@@ -22,7 +22,7 @@ static WorkerSink *found[FOUND_SIZE]; /* a cache by OID: there may be 1,000 sink
 static WorkerSink *sink_of(Oid oid) {
   WorkerSink **entry = &found[oid % FOUND_SIZE];
 
-  if (*entry == NULL || (*entry)->oid != oid)
+  if (*entry == NULL || (*entry)->id() != oid)
     *entry = worker_sink_of(oid);
   return *entry;
 }
@@ -56,7 +56,7 @@ void low_watermark_publish(Moment now, bool unread) {
   published_at = now;
   memset(found, 0, sizeof(found));
   for (WorkerSink *sink : worker_sinks_all())
-    sink->cursor->raise_watermark(dispatcher().blocked_keys.lowest(sink->oid));
+    sink->cursor->raise_watermark(dispatcher().blocked_keys.lowest(sink->id()));
   lower_by_events_in_flight();
   for (const dispatch::Mark &mark : dispatcher().marks.returned())
     lower(sink_of(mark.sink), mark.position);

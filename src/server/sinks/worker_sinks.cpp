@@ -108,7 +108,7 @@ static const RouteSink *route_of(Oid server, const RouteSink *routes, int n) {
 static void take_name_away(WorkerSink *sink) {
   char none[NAMEDATALEN] = {0};
 
-  snprintf(none, sizeof(none), "\001%u", sink->oid);
+  snprintf(none, sizeof(none), "\001%u", sink->id());
   hash_update_hash_key(sinks, sink, none);
 }
 
@@ -116,12 +116,12 @@ static void take_name_away(WorkerSink *sink) {
  * because two servers may have swapped them. */
 static void follow_renames(const RouteSink *routes, int n) {
   for (int i = 0; i < n_list; i++) {
-    const RouteSink *route = route_of(list[i]->oid, routes, n);
+    const RouteSink *route = route_of(list[i]->id(), routes, n);
     if (route && strcmp(route->name, list[i]->name) != 0)
       take_name_away(list[i]);
   }
   for (int i = 0; i < n_list; i++) {
-    const RouteSink *route = route_of(list[i]->oid, routes, n);
+    const RouteSink *route = route_of(list[i]->id(), routes, n);
     if (route == NULL || strcmp(route->name, list[i]->name) == 0)
       continue;
     char name[NAMEDATALEN] = {0};
@@ -173,11 +173,11 @@ static void reload_one(const RouteSink *route, uint64 reload) {
   if (entry == NULL)
     entry = add_sink(route->name);
   WorkerSink *sink = &entry->sink;
-  if (sink->oid != route->server_oid) {
-    if (OidIsValid(sink->oid))
-      dispatcher().blocked_keys.forget_sink(sink->oid); /* another server of the same name */
-    sink->oid = sink->events.id = route->server_oid;
-    sink->stats = shared_sink_stats(MyDatabaseId, sink->oid, true);
+  if (sink->id() != route->server_oid) {
+    if (OidIsValid(sink->id()))
+      dispatcher().blocked_keys.forget_sink(sink->id()); /* another server of the same name */
+    sink->events.id = route->server_oid;
+    sink->stats = shared_sink_stats(MyDatabaseId, sink->id(), true);
     if (sink->stats == NULL)
       say_not_counted(sink);
     else if (sink->stats->unrecorded_since != 0)
@@ -202,7 +202,7 @@ static void reload_one(const RouteSink *route, uint64 reload) {
     /* All rows are read anew: events that were blocked or skipped before may be sent now. */
     sink_cursor_restart(sink);
     if (!sink->rules.ordered)
-      dispatcher().blocked_keys.forget_sink(sink->oid);
+      dispatcher().blocked_keys.forget_sink(sink->id());
     if (sink->rules.dead_letters_block)
       dispatcher().dead_letters_stale = true;
     if (sink->fingerprint != 0)
@@ -270,12 +270,12 @@ static void drop_entry(int i) {
   SinkEntry *entry = (SinkEntry *)list[i];
 
   OUTBOX_SIGNAL_POINT("sink.forgotten");
-  dispatcher().blocked_keys.forget_sink(entry->sink.oid);
+  dispatcher().blocked_keys.forget_sink(entry->sink.id());
   if (entry->sink.stats)
     shared_sink_worker_left(entry->sink.stats, worker_index, true);
   if (worker_index == 0) {
-    shared_sink_forget(MyDatabaseId, entry->sink.oid);
-    (void)crash_marks_forget(entry->sink.oid);
+    shared_sink_forget(MyDatabaseId, entry->sink.id());
+    (void)crash_marks_forget(entry->sink.id());
   }
   if (entry->given.context)
     MemoryContextDelete(entry->given.context);
@@ -341,7 +341,7 @@ WorkerSink *worker_sink_find(const char *name, int length) {
 
 WorkerSink *worker_sink_of(Oid oid) {
   for (int i = 0; i < n_list; i++)
-    if (list[i]->oid == oid)
+    if (list[i]->id() == oid)
       return list[i];
   return NULL;
 }
