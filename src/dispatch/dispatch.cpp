@@ -32,6 +32,25 @@ void Dispatch::give_places(int max_events, int64_t max_bytes) noexcept {
   places_exhausted = shares.exhausted();
 }
 
+void Dispatch::raise_watermarks() noexcept {
+  const int64_t lowest = sinks.any_fresh_shard() ? 0 : locked_rows.first();
+  const auto lower = [this](SinkId id, int64_t position) {
+    if (const RoundSink *sink = sinks.find(id))
+      sink->cursor->lower_watermark(position);
+  };
+
+  for (const RoundSink *sink : sinks.all()) {
+    sink->cursor->raise_watermark(blocked_keys.lowest(sink->id()));
+    sink->cursor->lower_watermark(lowest);
+  }
+  for (const InFlightEvent *event = in_flight.next(nullptr); event; event = in_flight.next(event)) {
+    round_sink_of(event)->cursor->lower_watermark(event->position);
+    lower(event->given_to, event->position);
+  }
+  for (const Mark &mark : marks.returned())
+    lower(mark.sink, mark.position);
+}
+
 void Dispatch::begin_round(Now now, int free_events, int64_t free_bytes) noexcept {
   round = {};
   round.open = true;

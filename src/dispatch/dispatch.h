@@ -65,6 +65,9 @@ struct Dispatch {
    * worker may hold in flight. */
   void give_places(int max_events, int64_t max_bytes) noexcept;
 
+  /* Between rounds: computes the low watermark of each sink anew. */
+  void raise_watermarks() noexcept;
+
   /* One round of claiming, of at most `free_events` events and `free_bytes` bytes. Call commit_round() when the
    * round's transaction has committed: its changes stay. roll_back_round() undoes them: the claimed events were given
    * back before, and each scan continues where the round began. */

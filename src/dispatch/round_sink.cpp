@@ -23,6 +23,7 @@ void RoundSinks::remove(RoundSink *sink) noexcept {
 
   cursors_.erase(cursors_.begin() + (place - sinks_.begin()));
   sinks_.erase(place);
+  last_found_ = nullptr;
   sink->cursor = nullptr;
 }
 
@@ -37,12 +38,12 @@ void RoundSinks::roll_back_round() noexcept {
 }
 
 RoundSink *RoundSinks::find(SinkId id) const noexcept {
-  if (id == 0)
-    return nullptr;
+  if (id == 0 || (last_found_ && last_found_->id() == id))
+    return id == 0 ? nullptr : last_found_;
   const auto found =
       std::find_if(sinks_.begin(), sinks_.end(), [id](const RoundSink *sink) { return sink->id() == id; });
 
-  return found == sinks_.end() ? nullptr : *found;
+  return found == sinks_.end() ? nullptr : last_found_ = *found;
 }
 
 bool RoundSinks::any_fresh_shard() const noexcept {

@@ -85,7 +85,7 @@ public:
   void roll_back_round() noexcept;
 
   std::span<RoundSink *const> all() const noexcept { return sinks_; }
-  /* NULL: there is none. */
+  /* NULL: there is none. Many calls in a row ask for the same sink. */
   RoundSink *find(SinkId id) const noexcept;
   bool any_fresh_shard() const noexcept;
   /* Rows of a sink that is not stopped wait for room. */
@@ -93,6 +93,7 @@ public:
 
 private:
   std::vector<RoundSink *> sinks_;
+  mutable RoundSink *last_found_ = nullptr;
   std::vector<std::unique_ptr<SinkCursor>> cursors_; /* of sinks_, in the same order */
 };
 

@@ -92,7 +92,6 @@ private:
   void row_decided(const ReadRow &, const RowDecision &) override {}
   void event_returned(const InFlightEvent &, const char *) override {}
   void returned_event_blocked(const Mark &, int64_t) override {}
-  void watermark_moved(RoundSink &) override {}
   Retention retention_of(const InFlightEvent &) override { return Retention::NONE; }
   int64_t retry_delay_ms(const InFlightEvent &) override { return 10; }
   void find_earlier(std::span<const SentKey>, FunctionRef<void, uint32_t, const EarlierRow &>) override {}

@@ -328,6 +328,4 @@ void Worker::returned_event_blocked(const Mark &mark, int64_t blocker) {
   world_.log(mark.position, "worker %d is to mark it: %lld blocks its key", index_, static_cast<long long>(blocker));
 }
 
-void Worker::watermark_moved(RoundSink &) {}
-
 }  // namespace simulate

@@ -127,7 +127,6 @@ private:
   void row_decided(const dispatch::ReadRow &row, const dispatch::RowDecision &decision) override;
   void event_returned(const dispatch::InFlightEvent &event, const char *reason) override;
   void returned_event_blocked(const dispatch::Mark &mark, int64_t blocker) override;
-  void watermark_moved(dispatch::RoundSink &sink) override;
 
   std::vector<int64_t> candidates(const dispatch::Read &read) const;
   std::vector<Found> find(const dispatch::Read &read);

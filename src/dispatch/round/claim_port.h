@@ -117,8 +117,6 @@ public:
   virtual void row_decided(const ReadRow &row, const RowDecision &decision) = 0;
   virtual void event_returned(const InFlightEvent &event, const char *reason) = 0;
   virtual void returned_event_blocked(const Mark &mark, int64_t blocker) = 0;
-  /* The low watermark of the sink may have changed. */
-  virtual void watermark_moved(RoundSink &sink) = 0;
 
 protected:
   ~ClaimPort() = default;

@@ -52,7 +52,6 @@ public:
   void row_decided(const dispatch::ReadRow &row, const dispatch::RowDecision &decision) override;
   void event_returned(const dispatch::InFlightEvent &event, const char *reason) override;
   void returned_event_blocked(const dispatch::Mark &mark, int64_t blocker) override;
-  void watermark_moved(dispatch::RoundSink &sink) override;
 
 private:
   int64 origin_ = 0;

@@ -7,7 +7,6 @@
 #include "server/base/fault_point.h"
 #include "server/process/worker_slot.h"
 #include "server/sinks/dispatcher.h"
-#include "server/sinks/sink_cursor.h"
 #include "server/sinks/worker_sinks.h"
 
 extern "C" {
@@ -151,7 +150,7 @@ static bool update_sinks(void) {
   for (int i = 0; i < n; i++) {
     if (!sinks[i]->shards.update(dispatcher().shards.mine(), draining_anywhere(sinks[i])))
       continue;
-    sink_cursor_restart(sinks[i]);
+    sinks[i]->cursor->restart(GetCurrentTimestamp());
     gained = true;
   }
   return gained;

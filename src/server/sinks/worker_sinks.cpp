@@ -13,7 +13,6 @@
 #include "server/catalog/route.h"
 #include "server/sinks/dispatcher.h"
 #include "server/sinks/shard_handoff.h"
-#include "server/sinks/sink_cursor.h"
 #include "server/sinks/sink_early_retry.h"
 #include "server/sinks/sink_open.h"
 #include "server/sinks/sink_signals.h"
@@ -200,7 +199,7 @@ static void reload_one(const RouteSink *route, uint64 reload) {
   sink->keeps_delivered = sink->common.retention_ms > 0;
   if (sink->fingerprint != fingerprint) {
     /* All rows are read anew: events that were blocked or skipped before may be sent now. */
-    sink_cursor_restart(sink);
+    sink->cursor->restart(GetCurrentTimestamp());
     if (!sink->rules.ordered)
       dispatcher().blocked_keys.forget_sink(sink->id());
     if (sink->rules.dead_letters_block)
@@ -340,10 +339,7 @@ WorkerSink *worker_sink_find(const char *name, int length) {
 }
 
 WorkerSink *worker_sink_of(Oid oid) {
-  for (int i = 0; i < n_list; i++)
-    if (list[i]->id() == oid)
-      return list[i];
-  return NULL;
+  return static_cast<WorkerSink *>(dispatcher().sinks.find(oid));
 }
 
 std::span<WorkerSink *> worker_sinks_all(void) {

@@ -8,7 +8,6 @@
 #include "server/process/worker_error.h"
 #include "server/process/worker_slot.h"
 #include "server/process/worker_transaction.h"
-#include "server/sinks/sink_cursor.h"
 #include "server/storage/owner_sql.h"
 #include "server/storage/sql.h"
 
@@ -122,7 +121,7 @@ static void resume(WorkerSink *sink) {
     ereport(LOG, (errmsg("outbox sink \"%s\" goes on", sink->name)));
   OUTBOX_FAULT_POINT("sink.resuming");
   worker_sink_reopen(sink);
-  sink_cursor_restart(sink);
+  sink->cursor->restart(GetCurrentTimestamp());
 }
 
 /* outbox.resume() has marked the sink, whether or not its transaction has committed: after a rollback, the next
