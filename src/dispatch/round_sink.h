@@ -16,13 +16,6 @@
 
 namespace dispatch {
 
-/* What its options say. */
-struct SinkRules {
-  int32_t max_attempts;
-  bool ordered;
-  bool dead_letters_block;
-};
-
 /* Zeroed memory is a sink without rules, shards and cursor. */
 struct RoundSink {
   SinkInFlight events; /* first, for sink_of() */

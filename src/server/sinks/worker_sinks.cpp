@@ -192,10 +192,10 @@ static void reload_one(const RouteSink *route, uint64 reload) {
     MemoryContextDelete(entry->given.context);
   entry->given = given;
   strlcpy(sink->kind, route->kind, sizeof(sink->kind));
-  (void)sink_common(sink->kind, given.options, given.n_options, &sink->common); /* ob_sink_open() reports an error */
-  if (sink->state == SINK_OPEN) /* outbox.retention may have changed */
+  (void)sink_common(sink->kind, given.options, given.n_options, &sink->rules,
+                    &sink->common); /* ob_sink_open() reports an error */
+  if (sink->state == SINK_OPEN)     /* outbox.retention may have changed */
     ob_sink_keep_acknowledgements(sink->handle, sink->common.retention_ms > 0);
-  sink->rules = {sink->common.max_attempts, sink->common.ordered, sink->common.dead_letters_block};
   sink->keeps_delivered = sink->common.retention_ms > 0;
   if (sink->fingerprint != fingerprint) {
     /* All rows are read anew: events that were blocked or skipped before may be sent now. */
