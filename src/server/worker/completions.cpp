@@ -80,5 +80,5 @@ void completions_collect(Now now) {
       take_completion(&completions[i], now);
   } while (n == COLLECT_MAX);
   while (ob_next_log(engine, &line))
-    sink_log_line(&line, now.moment);
+    sink_log_line(&line, now);
 }
