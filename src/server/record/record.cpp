@@ -108,7 +108,7 @@ static void count_event(const InFlightEvent *event) {
     stats->failed++;
 }
 
-/* What the log calls it. */
+/* The event's name for the log. */
 static Decision decision_of(const InFlightEvent *event) {
   return event->state == EventState::GONE      ? EVENT_GONE
          : event->outcome == Outcome::SENT     ? EVENT_DELIVERED
