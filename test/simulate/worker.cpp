@@ -267,6 +267,29 @@ void Worker::one_loop() {
     claims_wanted_ = rescan_wanted_ = true;
 }
 
+/* The views do not look for rows below a sink's low watermark: of the rows that the last round could see, and that
+ * are unchanged since, none may be there. With entries in the rescan queue the server says that the watermark is
+ * unknown.
+ */
+void Worker::check_watermarks() {
+  if (++watermark_checks_ % 8 != 0) /* it takes as long as the loop */
+    return;
+  d_->raise_watermarks();
+  if (rescan_wanted_ || !snapshot_ || !table_.queue.empty())
+    return;
+  int64_t highest = 0;
+  for (const WorkerSink &sink : sinks_)
+    highest = std::max(highest, sink.cursor->low_watermark());
+  for (int64_t at = table_.first_alive(); at < std::min(highest, table_.last_position() + 1); at++) {
+    const Version *row = table_.find(at, *snapshot_).version;
+    if (row == nullptr || row->failed || row->available_at != WALL_TIME_BEGIN || row->xmax != NO_XID)
+      continue;
+    const WorkerSink *sink = find_sink(row->sink);
+    if (sink && sink->shards.may_claim(shard_of(row->key_hash, at)) && at < sink->cursor->low_watermark())
+      throw Broken("hidden: the event is pending below the low watermark of its sink", {at});
+  }
+}
+
 bool Worker::is_quiet() const {
   return !claims_wanted_ && !rescan_wanted_ && d_->in_flight.count() == 0 &&
          world_.slots()[index_].draining.empty() && !claim_failed_ && !record_failed_ && !d_->recording.in_trouble();
@@ -300,6 +323,7 @@ bool Worker::should_exit_idle() {
 
 Moment Worker::loop() {
   one_loop();
+  check_watermarks();
   const Now now = world_.now();
   if ((d_->shards.superfluous() && d_->in_flight.count() == 0) || should_exit_idle()) {
     if (d_->shards.superfluous())

@@ -80,6 +80,7 @@ private:
   int64_t sleep_time(dispatch::Now clock);
   bool is_quiet() const;
   bool should_exit_idle();
+  void check_watermarks();
   void collect(dispatch::Now now);
   void take(const Answer &answer, dispatch::Now now);
   void discard_suspected_failures();
@@ -173,6 +174,7 @@ private:
   std::optional<Snapshot> snapshot_; /* of the running round of claiming */
   std::vector<uint64_t> running_;
   std::vector<int64_t> recorded_; /* as delivered, by the running transaction */
+  int watermark_checks_ = 0;
 
   bool claims_wanted_ = true, rescan_wanted_ = true, polls_only_ = false;
   bool is_dead_ = false, wants_to_exit_ = false, recording_ = false;
