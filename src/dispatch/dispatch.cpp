@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "dispatch/sink_share.h"
+
 namespace dispatch {
 
 Dispatch *create() noexcept {
@@ -14,19 +16,39 @@ Dispatch *create() noexcept {
   }
 }
 
-bool Dispatch::add_sink(RoundSink *sink) noexcept {
-  sink->cursor = sink_cursors.add();
-  if (sink->cursor == nullptr)
-    return false;
-  if (sinks.add(sink))
-    return true;
-  sink_cursors.remove(sink->cursor);
-  return false;
+/* Sinks with a backlog come first. One event always fits in a sink's part of the bytes. */
+void Dispatch::give_places(int max_events, int64_t max_bytes) noexcept {
+  const int n = static_cast<int>(sinks.all().size());
+  const int64_t bytes = std::max<int64_t>(1, max_bytes / std::max(1, n));
+  SinkShares shares(max_events, n);
+
+  for (const RoundSink *sink : sinks.all())
+    shares.add(*sink);
+  for (const bool with_backlog : {true, false})
+    for (const RoundSink *sink : sinks.all())
+      if (sink->cursor->has_backlog() == with_backlog)
+        sink->cursor->set_free_slots(shares.may_claim(*sink),
+                                     sink->in_flight == 0 ? bytes : bytes - sink->bytes_in_flight);
+  places_exhausted = shares.exhausted();
 }
 
-void Dispatch::remove_sink(RoundSink *sink) noexcept {
-  sinks.remove(sink);
-  sink_cursors.remove(sink->cursor);
+void Dispatch::raise_watermarks() noexcept {
+  const int64_t lowest = sinks.any_fresh_shard() ? 0 : locked_rows.first();
+  const auto lower = [this](SinkId id, int64_t position) {
+    if (const RoundSink *sink = sinks.find(id))
+      sink->cursor->lower_watermark(position);
+  };
+
+  for (const RoundSink *sink : sinks.all()) {
+    sink->cursor->raise_watermark(blocked_keys.lowest(sink->id()));
+    sink->cursor->lower_watermark(lowest);
+  }
+  for (const InFlightEvent *event = in_flight.next(nullptr); event; event = in_flight.next(event)) {
+    round_sink_of(event)->cursor->lower_watermark(event->position);
+    lower(event->given_to, event->position);
+  }
+  for (const Mark &mark : marks.returned())
+    lower(mark.sink, mark.position);
 }
 
 void Dispatch::begin_round(Now now, int free_events, int64_t free_bytes) noexcept {
@@ -41,7 +63,7 @@ void Dispatch::begin_round(Now now, int free_events, int64_t free_bytes) noexcep
   marks.begin_round();
   redrive_order.begin_round();
   rescan_cursor.begin_round();
-  sink_cursors.begin_round();
+  sinks.begin_round();
 }
 
 void Dispatch::commit_round() noexcept {
@@ -62,7 +84,7 @@ void Dispatch::roll_back_round() noexcept {
   locked_rows.roll_back_round();
   marks.roll_back_round();
   rescan_cursor.roll_back_round();
-  sink_cursors.roll_back_round();
+  sinks.roll_back_round();
 }
 
 bool Dispatch::block_key(SinkId sink, uint64_t key_hash, int64_t position) noexcept {

@@ -25,7 +25,6 @@
 #include "dispatch/round_sink.h"
 #include "dispatch/sent_day.h"
 #include "dispatch/shards.h"
-#include "dispatch/sink_cursors.h"
 
 namespace dispatch {
 
@@ -48,7 +47,7 @@ struct Dispatch {
   LateCommits late_commits;
   Linger linger;
   LockedRows locked_rows;
-  MainScan main_scan{sink_cursors};
+  MainScan main_scan{sinks};
   Marks marks;
   OutOfOrder out_of_order;
   Recording recording;
@@ -57,16 +56,17 @@ struct Dispatch {
   Round round = {};
   SentDay sent_day;
   Shards shards;
-  SinkCursors sink_cursors;
   RoundSinks sinks;
   RoundMemory round_memory;
   bool dead_letters_stale = false; /* on_dead_letter of a sink became 'block': the next round reads them all */
-  bool places_exhausted = false;   /* SinkShares::exhausted() of the last refresh */
+  bool places_exhausted = false;   /* SinkShares::exhausted() of the last give_places() */
 
-  /* add_sink(): the worker knows this sink from now on, with a cursor that stands at the beginning. False: out of
-   * memory. remove_sink(): it has no event in flight, and is forgotten. */
-  bool add_sink(RoundSink *sink) noexcept;
-  void remove_sink(RoundSink *sink) noexcept;
+  /* The credits of the sinks are known: says how much each may claim. `max_events` and `max_bytes`: how much the
+   * worker may hold in flight. */
+  void give_places(int max_events, int64_t max_bytes) noexcept;
+
+  /* Between rounds: computes the low watermark of each sink anew. */
+  void raise_watermarks() noexcept;
 
   /* One round of claiming, of at most `free_events` events and `free_bytes` bytes. Call commit_round() when the
    * round's transaction has committed: its changes stay. roll_back_round() undoes them: the claimed events were given

@@ -9,9 +9,9 @@
 
 namespace dispatch {
 
-/* What of the key no event may drain past, where dead letters block: its first dead letter; its first redriven row
- * that is neither marked nor in flight, and has no time. The rescan queue has that row: its next read marks the row,
- * which then drains in its turn. */
+/* Where dead letters block: the rows that no event of the key may pass while it drains. They are its first dead
+ * letter, and its first redriven row that is neither marked nor in flight, and has no time. The rescan queue has that
+ * row: its next read marks the row, which then drains in its turn. */
 struct DrainStops {
   int64_t dead = POSITION_NONE, redriven = POSITION_NONE;
 };

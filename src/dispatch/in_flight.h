@@ -42,8 +42,8 @@ struct SinkRecording {
   Moment after;     /* none of its events is recorded before */
 };
 
-/* What a sink has in flight. The server embeds it in its sink object, which outlives the sink's events. The pointer
- * identifies the sink. */
+/* The events of a sink in flight. The server embeds it in its sink object, which outlives the sink's events. The
+ * pointer identifies the sink. */
 struct SinkInFlight {
   SinkId id;
   uint32_t of_shard[SHARDS]; /* claimed and not yet recorded */

@@ -16,7 +16,8 @@ bool MainScan::begin_read(const Round &round, MainRead *read) noexcept {
   int64_t lowest = POSITION_NONE, above = POSITION_NONE;
   int free_slots = 0;
 
-  for (const auto &cursor : cursors_.all()) {
+  for (const RoundSink *sink : sinks_.all()) {
+    SinkCursor *cursor = sink->cursor;
     if (cursor->position() < from_)
       continue;
     if (!has_room || cursor->free_slots() <= 0) /* rows may wait, and no later commit tells of them */
@@ -27,7 +28,8 @@ bool MainScan::begin_read(const Round &round, MainRead *read) noexcept {
   if (lowest == POSITION_NONE)
     return false;
   n_reading_ = 0;
-  for (const auto &cursor : cursors_.all()) {
+  for (const RoundSink *sink : sinks_.all()) {
+    SinkCursor *cursor = sink->cursor;
     if (!cursor->may_read() || cursor->position() < lowest)
       continue;
     if (cursor->position() > lowest) {
@@ -54,10 +56,10 @@ void MainScan::stop_before(int64_t position, SinkCursor *cursor) noexcept {
     return;
   }
   /* The event is to be routed first: the sinks that take it read up to it. */
-  for (const auto &one : cursors_.all())
-    if (one->reading() && one->unrouted_at() == position) {
-      one->passed(position - 1);
-      one->end_read(false);
+  for (const RoundSink *sink : sinks_.all())
+    if (sink->cursor->reading() && sink->cursor->unrouted_at() == position) {
+      sink->cursor->passed(position - 1);
+      sink->cursor->end_read(false);
       n_reading_--;
     }
 }
@@ -65,10 +67,10 @@ void MainScan::stop_before(int64_t position, SinkCursor *cursor) noexcept {
 void MainScan::end_read() noexcept {
   const bool full = n_rows_ == limit_;
 
-  for (const auto &cursor : cursors_.all())
-    if (cursor->reading()) {
-      cursor->passed(last_position_);
-      cursor->end_read(full);
+  for (const RoundSink *sink : sinks_.all())
+    if (sink->cursor->reading()) {
+      sink->cursor->passed(last_position_);
+      sink->cursor->end_read(full);
     }
   more_ |= full;
 }

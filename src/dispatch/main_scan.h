@@ -5,8 +5,8 @@
 #pragma once
 
 #include "dispatch/round.h"
+#include "dispatch/round_sink.h"
 #include "dispatch/row_scan.h"
-#include "dispatch/sink_cursors.h"
 
 namespace dispatch {
 
@@ -18,7 +18,7 @@ struct MainRead {
 
 class MainScan {
 public:
-  explicit MainScan(const SinkCursors &cursors) : cursors_(cursors) {}
+  explicit MainScan(const RoundSinks &sinks) : sinks_(sinks) {}
 
   /* The main scan of a round begins: reads follow until begin_read() says that it is over. */
   void begin_round() noexcept;
@@ -45,7 +45,7 @@ public:
 private:
   void stop_before(int64_t position, SinkCursor *cursor) noexcept;
 
-  const SinkCursors &cursors_;
+  const RoundSinks &sinks_;
   int64_t from_ = 0; /* sinks below have had their read */
   bool more_ = false;
 

@@ -16,14 +16,14 @@
 
 namespace dispatch {
 
-/* What becomes of the earlier row. */
+/* The fate of the earlier row. */
 enum class EarlierFate : uint8_t {
   MARK_DEAD_LETTER, /* it is marked where it is, in events_failed */
   MARK_PENDING,     /* it fails, or was redriven by force: marked where it is, in events_pending */
   DEAD_LETTER_AGAIN /* it was redriven to go in order, and comes too late */
 };
 
-/* What the row says. */
+/* The row of an earlier event of the key. */
 struct EarlierRow {
   int64_t position;
   RowHandle handle;

@@ -17,7 +17,7 @@
 
 namespace dispatch {
 
-/* What the server found when it wanted to lock the row of an ended event. */
+/* The result of locking the row of an ended event. */
 enum class FoundRow : uint8_t {
   OURS,   /* locked by this transaction */
   LOCKED, /* by another session, which may change it */
@@ -31,7 +31,7 @@ enum class Retention : uint8_t {
   UNDECIDED /* the partition that it moves to is about to be made */
 };
 
-/* What becomes of the row of an ended event. */
+/* The fate of the row of an ended event. */
 enum class Disposition : uint8_t {
   DELETE,      /* delivered */
   KEEP,        /* delivered, and kept as SENT */

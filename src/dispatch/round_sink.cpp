@@ -1,32 +1,58 @@
-/* round_sink.cpp: few events look their sink up by its id, so the sinks are a list. */
+/*
+ * round_sink.cpp: few events look their sink up by its id, so the sinks are a list. A cursor is an object of its own,
+ * since the memory of a sink is zeroed and moved by the server.
+ */
 #include "dispatch/round_sink.h"
 
 namespace dispatch {
 
 bool RoundSinks::add(RoundSink *sink) noexcept {
   try {
-    sinks_.push_back(sink);
+    sinks_.reserve(sinks_.size() + 1);
+    cursors_.push_back(std::make_unique<SinkCursor>());
   } catch (...) {
     return false;
   }
+  sinks_.push_back(sink);
+  sink->cursor = cursors_.back().get();
   return true;
 }
 
-void RoundSinks::remove(const RoundSink *sink) noexcept {
-  std::erase(sinks_, sink);
+void RoundSinks::remove(RoundSink *sink) noexcept {
+  const auto place = std::find(sinks_.begin(), sinks_.end(), sink);
+
+  cursors_.erase(cursors_.begin() + (place - sinks_.begin()));
+  sinks_.erase(place);
+  last_found_ = nullptr;
+  sink->cursor = nullptr;
+}
+
+void RoundSinks::begin_round() noexcept {
+  for (const auto &cursor : cursors_)
+    cursor->begin_round();
+}
+
+void RoundSinks::roll_back_round() noexcept {
+  for (const auto &cursor : cursors_)
+    cursor->roll_back_round();
 }
 
 RoundSink *RoundSinks::find(SinkId id) const noexcept {
-  if (id == 0)
-    return nullptr;
+  if (id == 0 || (last_found_ && last_found_->id() == id))
+    return id == 0 ? nullptr : last_found_;
   const auto found =
       std::find_if(sinks_.begin(), sinks_.end(), [id](const RoundSink *sink) { return sink->id() == id; });
 
-  return found == sinks_.end() ? nullptr : *found;
+  return found == sinks_.end() ? nullptr : last_found_ = *found;
 }
 
 bool RoundSinks::any_fresh_shard() const noexcept {
   return std::any_of(sinks_.begin(), sinks_.end(), [](const RoundSink *sink) { return sink->shards.any_fresh(); });
+}
+
+bool RoundSinks::any_starved() const noexcept {
+  return std::any_of(sinks_.begin(), sinks_.end(),
+                     [](const RoundSink *sink) { return !sink->stopped && sink->cursor->has_backlog(); });
 }
 
 }  // namespace dispatch

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <memory>
 #include <span>
 #include <type_traits>
 #include <vector>
@@ -15,20 +16,15 @@
 
 namespace dispatch {
 
-/* What its options say. */
-struct SinkRules {
-  int32_t max_attempts;
-  bool ordered;
-  bool dead_letters_block;
-};
-
 /* Zeroed memory is a sink without rules, shards and cursor. */
 struct RoundSink {
   SinkInFlight events; /* first, for sink_of() */
-  SinkCursor *cursor;  /* never NULL, after Dispatch::add_sink() */
+  SinkCursor *cursor;  /* never NULL, after RoundSinks::add() */
   SinkShards shards;
   SinkRules rules;
   bool keeps_delivered; /* as SENT */
+  bool stopped;         /* by a user or by the worker: its rows wait until it is resumed */
+  int credit;           /* how many more events its destination takes now; 0 = it is not open */
 
   int in_flight;           /* events that were claimed and have not ended … */
   int64_t bytes_in_flight; /* … and their size */
@@ -73,17 +69,25 @@ inline RoundSink *round_sink_of(const InFlightEvent *event) noexcept {
 /* The sinks that a worker knows, open or not, in no order. */
 class RoundSinks {
 public:
-  /* False: out of memory. */
+  /* The worker knows this sink from now on, with a cursor that stands at the beginning. False: out of memory. */
   bool add(RoundSink *sink) noexcept;
-  void remove(const RoundSink *sink) noexcept;
+  /* It has no event in flight, and is forgotten. */
+  void remove(RoundSink *sink) noexcept;
+
+  void begin_round() noexcept;
+  void roll_back_round() noexcept;
 
   std::span<RoundSink *const> all() const noexcept { return sinks_; }
-  /* NULL: there is none. */
+  /* NULL: there is none. Many calls in a row ask for the same sink. */
   RoundSink *find(SinkId id) const noexcept;
   bool any_fresh_shard() const noexcept;
+  /* Rows of a sink that is not stopped wait for room. */
+  bool any_starved() const noexcept;
 
 private:
   std::vector<RoundSink *> sinks_;
+  mutable RoundSink *last_found_ = nullptr;
+  std::vector<std::unique_ptr<SinkCursor>> cursors_; /* of sinks_, in the same order */
 };
 
 }  // namespace dispatch

@@ -66,7 +66,7 @@ bool SinkCursor::late_commit(uint64_t xid, int64_t first_row) noexcept {
 }
 
 void SinkCursor::raise_watermark(int64_t lowest_blocked) noexcept {
-  set_watermark(std::min({position_ + 1, lowest_blocked, late.lowest(), first_foreign_}));
+  low_watermark_ = std::min({position_ + 1, lowest_blocked, late.lowest(), first_foreign_});
 }
 
 void SinkCursor::foreign_row_passed(int64_t position) noexcept {

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <utility>
 
 #include "dispatch/due_cursor.h"
 #include "dispatch/early_retry.h"
@@ -74,33 +73,22 @@ public:
   bool late_commit(uint64_t xid, int64_t first_row) noexcept;
 
   /* The low watermark: no row of the sink that may be claimed at once lies below. It is lowered at once when a row
-   * comes up, and computed anew from time to time: raise_watermark() tells what is known here, and lower_watermark()
-   * is called for all that is known elsewhere. */
+   * comes up, and Dispatch::raise_watermarks() computes it anew from time to time: raise_watermark() tells what is
+   * known here, and lower_watermark() is called for all that is known elsewhere. */
   int64_t low_watermark() const noexcept { return low_watermark_; }
-  void lower_watermark(int64_t position) noexcept {
-    if (position < low_watermark_)
-      set_watermark(position);
-  }
+  void lower_watermark(int64_t position) noexcept { low_watermark_ = std::min(low_watermark_, position); }
   /* `lowest_blocked`: what BlockedKeys::lowest() says. */
   void raise_watermark(int64_t lowest_blocked) noexcept;
   /* A row of another origin was passed: it may become this one's. */
   void foreign_row_passed(int64_t position) noexcept;
-  /* True once after each change. */
-  bool watermark_to_publish() noexcept { return std::exchange(watermark_changed_, false); }
 
 private:
-  void set_watermark(int64_t position) noexcept {
-    low_watermark_ = position;
-    watermark_changed_ = true;
-  }
-
   int64_t position_ = 0;
   int64_t low_watermark_ = 0;
   int64_t free_bytes_ = 0;
   int free_slots_ = 0;
   bool reading_ = false;
   bool has_backlog_ = false;
-  bool watermark_changed_ = false;
   int64_t at_round_begin_ = 0; /* position_ */
   int64_t rewound_to_ = 0;     /* the smallest position since the batch is held */
   int64_t unrouted_at_ = 0;

@@ -10,16 +10,9 @@
 #include <algorithm>
 
 #include "dispatch/recording.h"
+#include "dispatch/round_sink.h"
 
 namespace dispatch {
-
-/* The events of a sink that a worker holds. */
-struct SinkHeld {
-  const SinkInFlight *events;
-  int in_flight;        /* not ended */
-  int unrecorded;       /* ended */
-  int left, left_alone; /* of these: a recording has left them, or each of them has failed alone */
-};
 
 class SinkShares {
 public:
@@ -28,13 +21,15 @@ public:
         free_(max_in_flight) {}
 
   /* For each sink, before any may_claim(). */
-  void add(int in_flight, int unrecorded) noexcept { free_ -= std::max(in_flight + unrecorded, kept_); }
+  void add(const RoundSink &sink) noexcept { free_ -= std::max(sink.in_flight + sink.unrecorded, kept_); }
 
-  /* At most once for each sink, those with a backlog first. `credit`: how many events it takes. May be negative. */
-  int may_claim(const SinkHeld &sink, int credit) noexcept {
+  /* At most once for each sink, those with a backlog first. May be negative. */
+  int may_claim(const RoundSink &sink) noexcept {
     const int most = share_ - sink.in_flight - sink.left;
     const bool is_tried = sink.in_flight > 0 || sink.unrecorded > sink.left_alone;
-    const int allowed = std::min(credit, !Recording::is_stuck(sink.events) ? most : is_tried ? 0 : std::min(most, 1));
+    const int allowed = std::min(sink.credit, !Recording::is_stuck(&sink.events) ? most
+                                              : is_tried                         ? 0
+                                                                                 : std::min(most, 1));
     const int own = std::max(0, kept_ - sink.in_flight - sink.unrecorded);
     const int more = std::clamp(allowed - own, 0, std::max(0, free_));
     free_ -= more;

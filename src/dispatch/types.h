@@ -16,6 +16,13 @@ inline constexpr int64_t POSITION_NONE = INT64_MAX; /* "no position" in searches
  * all shards. */
 inline constexpr int64_t POSITION_STEP = 10001;
 
+/* The options of a sink that decide what comes next for an event. */
+struct SinkRules {
+  int32_t max_attempts;
+  bool ordered;
+  bool dead_letters_block; /* on_dead_letter 'block': a dead letter blocks its key until a user acts on it */
+};
+
 /* Identifies a key of a sink in hash tables. */
 struct KeyId {
   SinkId sink;

@@ -35,7 +35,7 @@ public:
     d_.reset(second_try("create()", [] { return under_test([] { return create(); }); }));
     sink_.events.id = 5;
     sink_.rules = {.max_attempts = 10, .ordered = true, .dead_letters_block = false};
-    second_try("add_sink()", [&] { return under_test([&] { return d_->add_sink(&sink_); }); });
+    second_try("sinks.add()", [&] { return under_test([&] { return d_->sinks.add(&sink_); }); });
     ShardSet all = {};
     for (int shard = 0; shard < SHARDS; shard++)
       all.add(shard);
@@ -87,13 +87,11 @@ private:
   int read_queue(RescanPlace, std::span<QueueEntry>) override { return 0; }
   void delete_from_queue(std::span<const RowHandle>) override {}
   bool any_news(RescanPlace, int64_t, std::span<const uint64_t>) override { return true; }
-  bool is_stopped(const RoundSink &) override { return false; }
   bool is_to_be_routed(const ReadRow &) override { return false; }
   bool routing_is_stuck(int64_t) override { return false; }
   void row_decided(const ReadRow &, const RowDecision &) override {}
   void event_returned(const InFlightEvent &, const char *) override {}
   void returned_event_blocked(const Mark &, int64_t) override {}
-  void watermark_moved(RoundSink &) override {}
   Retention retention_of(const InFlightEvent &) override { return Retention::NONE; }
   int64_t retry_delay_ms(const InFlightEvent &) override { return 10; }
   void find_earlier(std::span<const SentKey>, FunctionRef<void, uint32_t, const EarlierRow &>) override {}

@@ -51,7 +51,7 @@ GUARDS = {
     "draining, taken back": ("dispatch.cpp", "  blocked_keys.drain_all_again();\n", ""),
     "locked rows, taken back": ("dispatch.cpp", "  locked_rows.roll_back_round();\n", ""),
     "rescan, taken back": ("dispatch.cpp", "  rescan_cursor.roll_back_round();\n", ""),
-    "cursors, taken back": ("dispatch.cpp", "  sink_cursors.roll_back_round();\n", ""),
+    "cursors, taken back": ("dispatch.cpp", "  sinks.roll_back_round();\n", ""),
     "shards drain": ("shards.cpp", "in_flight[shard] > 0 ? ShardState::DRAINING : ShardState::NOT_OURS", "in_flight[shard] > 100000 ? ShardState::DRAINING : ShardState::NOT_OURS"),
     "later recordings wait": ("out_of_order.cpp", "  put_off_after_unrecorded(in_flight);\n", "  (void)in_flight;\n"),
     "recordings wait for locked rows": ("out_of_order.cpp", "    if (!row.locked)\n", "    if (false)\n"),
@@ -64,6 +64,11 @@ GUARDS = {
     "keys drain before late rows": ("round/claim_round.cpp", "    more |= scan_draining(*sink);\n    scan_late(*sink);\n", "    scan_late(*sink);\n    more |= scan_draining(*sink);\n"),
     "one snapshot for all reads": ("round/claim_round.cpp", "  more |= scan_main();\n", "  port_.take_snapshot();\n  more |= scan_main();\n"),
     "late commits before the main scan": ("round/claim_round.cpp", "  find_late_commits();\n  for (", "  more |= scan_main();\n  find_late_commits();\n  for ("),
+    "low watermark: in flight": ("dispatch.cpp", "    round_sink_of(event)->cursor->lower_watermark(event->position);\n", ""),
+    "low watermark: given to": ("dispatch.cpp", "    lower(event->given_to, event->position);\n", ""),
+    "low watermark: locked rows": ("dispatch.cpp", "any_fresh_shard() ? 0 : locked_rows.first();", "any_fresh_shard() ? 0 : POSITION_NONE;"),
+    "low watermark: blocked keys": ("dispatch.cpp", "raise_watermark(blocked_keys.lowest(sink->id()))", "raise_watermark(POSITION_NONE)"),
+    "low watermark: late commits": ("sink_cursor.cpp", "lowest_blocked, late.lowest(), first_foreign_", "lowest_blocked, first_foreign_"),
     "a scan stops where there is no room": ("main_scan.cpp", "    cursor->end_read(true);\n    n_reading_--;\n", "    (void)cursor;\n"),
 }
 

@@ -232,10 +232,6 @@ void Worker::delete_from_queue(std::span<const RowHandle> entries) {
 
 /* ---- rows that were chosen ------------------------------------------------------------------------------------ */
 
-bool Worker::is_stopped(const RoundSink &sink) {
-  return static_cast<const WorkerSink &>(sink).is_stopped();
-}
-
 bool Worker::is_to_be_routed(const ReadRow &) {
   return false;
 }
@@ -331,7 +327,5 @@ void Worker::event_returned(const InFlightEvent &event, const char *reason) {
 void Worker::returned_event_blocked(const Mark &mark, int64_t blocker) {
   world_.log(mark.position, "worker %d is to mark it: %lld blocks its key", index_, static_cast<long long>(blocker));
 }
-
-void Worker::watermark_moved(RoundSink &) {}
 
 }  // namespace simulate

@@ -11,9 +11,9 @@ using namespace dispatch;
 void Worker::close_sink(WorkerSink &sink, SinkState closed) {
   if (sink.state == SinkState::OPEN) {
     library_.close(sink.id());
-    sink.state = closed == SinkState::STOPPED ? SinkState::STOPPING : SinkState::CLOSING;
+    sink.change_state(closed == SinkState::STOPPED ? SinkState::STOPPING : SinkState::CLOSING);
   } else if (closed == SinkState::STOPPED) {
-    sink.state = sink.state == SinkState::CLOSING ? SinkState::STOPPING : SinkState::STOPPED;
+    sink.change_state(sink.state == SinkState::CLOSING ? SinkState::STOPPING : SinkState::STOPPED);
   }
 }
 
@@ -37,11 +37,11 @@ void Worker::reload_sinks() {
       close_sink(sink, SinkState::CLOSED);
       rescan_wanted_ = true;
     }
-    if (its.stopped && !sink.is_stopped()) {
+    if (its.stopped && !sink.stopped) {
       sink.cursor->set_has_backlog(false);
       close_sink(sink, SinkState::STOPPED);
-    } else if (!its.stopped && sink.is_stopped()) {
-      sink.state = sink.state == SinkState::STOPPING ? SinkState::CLOSING : SinkState::CLOSED;
+    } else if (!its.stopped && sink.stopped) {
+      sink.change_state(sink.state == SinkState::STOPPING ? SinkState::CLOSING : SinkState::CLOSED);
       sink.cursor->restart(world_.now().wall);
       rescan_wanted_ = true;
     }
@@ -49,33 +49,21 @@ void Worker::reload_sinks() {
 }
 
 void Worker::refresh_sinks(Now now) {
-  const int n = static_cast<int>(sinks_.size());
-  SinkShares shares(world_.settings().max_in_flight, n);
-  const int64_t bytes_share = BYTES_MAX / n;
-
-  for (const WorkerSink &sink : sinks_)
-    shares.add(sink.in_flight, sink.unrecorded);
   for (WorkerSink &sink : sinks_) {
     if ((sink.state == SinkState::CLOSING || sink.state == SinkState::STOPPING) && library_.is_closed(sink.id()))
-      sink.state = sink.state == SinkState::CLOSING ? SinkState::CLOSED : SinkState::STOPPED;
+      sink.change_state(sink.state == SinkState::CLOSING ? SinkState::CLOSED : SinkState::STOPPED);
     if (sink.state == SinkState::CLOSED && sink.in_flight == 0) {
       library_.open(sink.id());
-      sink.state = SinkState::OPEN;
+      sink.change_state(SinkState::OPEN);
     }
-    sink.cursor->set_free_slots(0, 0);
+    sink.credit = 0;
     if (sink.state == SinkState::OPEN) {
       sink.status = library_.status(sink.id());
+      sink.credit = sink.status.credit;
       sink.cursor->early_retry.outage(sink.status.outage_ms, now.wall);
     }
   }
-  for (bool with_backlog : {true, false})
-    for (WorkerSink &sink : sinks_)
-      if (sink.state == SinkState::OPEN && sink.cursor->has_backlog() == with_backlog)
-        sink.cursor->set_free_slots(
-            shares.may_claim({&sink.events, sink.in_flight, sink.unrecorded, sink.left, sink.left_alone},
-                             sink.status.credit),
-            sink.in_flight == 0 ? bytes_share : bytes_share - sink.bytes_in_flight);
-  d_->places_exhausted = shares.exhausted();
+  d_->give_places(world_.settings().max_in_flight, BYTES_MAX);
 }
 
 /* ---- shards --------------------------------------------------------------------------------------------------- */

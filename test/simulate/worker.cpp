@@ -24,7 +24,7 @@ Worker::Worker(World &world, int index, Incarnation pid)
   d_->shards.init(index);
   d_->dead_letters_stale = true;
   for (WorkerSink &sink : sinks_)
-    need(d_->add_sink(&sink));
+    need(d_->sinks.add(&sink));
   reload_sinks();
 }
 
@@ -126,11 +126,6 @@ int Worker::submit_claimed() {
 
 /* ---- one round ------------------------------------------------------------------------------------------------ */
 
-bool Worker::any_sink_starved() const {
-  return std::any_of(sinks_.begin(), sinks_.end(),
-                     [](const WorkerSink &sink) { return sink.cursor->has_backlog() && !sink.is_stopped(); });
-}
-
 bool Worker::transact(Now now, bool record, bool claim) {
   bool more = false;
   xid_ = NO_XID;
@@ -168,7 +163,7 @@ bool Worker::transact(Now now, bool record, bool claim) {
     table_.flush(std::exchange(needed_lsn_, 0));
     const int claimed = submit_claimed();
     d_->commit_round();
-    d_->linger.claimed(now.moment, claimed, more || any_sink_starved());
+    d_->linger.claimed(now.moment, claimed, more || d_->sinks.any_starved());
     claim_pause_ = MOMENT_NONE;
     claim_failed_ = false;
     pass(false);
@@ -272,6 +267,29 @@ void Worker::one_loop() {
     claims_wanted_ = rescan_wanted_ = true;
 }
 
+/* The views do not look for rows below a sink's low watermark: of the rows that the last round could see, and that
+ * are unchanged since, none may be there. With entries in the rescan queue the server says that the watermark is
+ * unknown.
+ */
+void Worker::check_watermarks() {
+  if (++watermark_checks_ % 8 != 0) /* it takes as long as the loop */
+    return;
+  d_->raise_watermarks();
+  if (rescan_wanted_ || !snapshot_ || !table_.queue.empty())
+    return;
+  int64_t highest = 0;
+  for (const WorkerSink &sink : sinks_)
+    highest = std::max(highest, sink.cursor->low_watermark());
+  for (int64_t at = table_.first_alive(); at < std::min(highest, table_.last_position() + 1); at++) {
+    const Version *row = table_.find(at, *snapshot_).version;
+    if (row == nullptr || row->failed || row->available_at != WALL_TIME_BEGIN || row->xmax != NO_XID)
+      continue;
+    const WorkerSink *sink = find_sink(row->sink);
+    if (sink && sink->shards.may_claim(shard_of(row->key_hash, at)) && at < sink->cursor->low_watermark())
+      throw Broken("hidden: the event is pending below the low watermark of its sink", {at});
+  }
+}
+
 bool Worker::is_quiet() const {
   return !claims_wanted_ && !rescan_wanted_ && d_->in_flight.count() == 0 &&
          world_.slots()[index_].draining.empty() && !claim_failed_ && !record_failed_ && !d_->recording.in_trouble();
@@ -305,6 +323,7 @@ bool Worker::should_exit_idle() {
 
 Moment Worker::loop() {
   one_loop();
+  check_watermarks();
   const Now now = world_.now();
   if ((d_->shards.superfluous() && d_->in_flight.count() == 0) || should_exit_idle()) {
     if (d_->shards.superfluous())
@@ -313,7 +332,7 @@ Moment Worker::loop() {
     return MOMENT_NEVER;
   }
   int64_t ms = sleep_time(now);
-  if (d_->recording.is_gathering() && any_sink_starved())
+  if (d_->recording.is_gathering() && d_->sinks.any_starved())
     ms = std::min<int64_t>(ms, 3);
   ms = std::min<int64_t>(
       ms, milliseconds_until(now.moment, d_->idle_exit.next_moment(now.moment, {true, IDLE_TIMEOUT_MS, false})));

@@ -12,7 +12,6 @@
 #include "dispatch/dispatch.h"
 #include "dispatch/round/claim_round.h"
 #include "dispatch/round/record_round.h"
-#include "dispatch/sink_share.h"
 #include "test/simulate/library.h"
 #include "test/simulate/world.h"
 
@@ -34,7 +33,10 @@ struct WorkerSink : dispatch::RoundSink {
   std::vector<dispatch::InFlightEvent *> batch; /* batch_events */
 
   WorkerSink() : RoundSink() {}
-  bool is_stopped() const { return state == SinkState::STOPPING || state == SinkState::STOPPED; }
+  void change_state(SinkState next) {
+    state = next;
+    stopped = next == SinkState::STOPPING || next == SinkState::STOPPED;
+  }
 };
 
 class Worker final : private dispatch::ClaimPort, private dispatch::RecordPort {
@@ -74,11 +76,11 @@ private:
   void one_loop();
   bool round_trip(dispatch::Now now, bool record, bool claim);
   bool transact(dispatch::Now now, bool record, bool claim);
-  bool any_sink_starved() const;
   bool may_claim(dispatch::Moment now) const;
   int64_t sleep_time(dispatch::Now clock);
   bool is_quiet() const;
   bool should_exit_idle();
+  void check_watermarks();
   void collect(dispatch::Now now);
   void take(const Answer &answer, dispatch::Now now);
   void discard_suspected_failures();
@@ -114,7 +116,6 @@ private:
   int read_queue(dispatch::RescanPlace after, std::span<dispatch::QueueEntry> entries) override;
   void delete_from_queue(std::span<const dispatch::RowHandle> entries) override;
   bool any_news(dispatch::RescanPlace rescanned, int64_t cursor, std::span<const uint64_t> ended) override;
-  bool is_stopped(const dispatch::RoundSink &sink) override;
   bool is_to_be_routed(const dispatch::ReadRow &row) override;
   bool routing_is_stuck(int64_t position) override;
   dispatch::InFlightEvent *claim(const dispatch::ReadRow &row, const char **reason) override;
@@ -127,7 +128,6 @@ private:
   void row_decided(const dispatch::ReadRow &row, const dispatch::RowDecision &decision) override;
   void event_returned(const dispatch::InFlightEvent &event, const char *reason) override;
   void returned_event_blocked(const dispatch::Mark &mark, int64_t blocker) override;
-  void watermark_moved(dispatch::RoundSink &sink) override;
 
   std::vector<int64_t> candidates(const dispatch::Read &read) const;
   std::vector<Found> find(const dispatch::Read &read);
@@ -174,6 +174,7 @@ private:
   std::optional<Snapshot> snapshot_; /* of the running round of claiming */
   std::vector<uint64_t> running_;
   std::vector<int64_t> recorded_; /* as delivered, by the running transaction */
+  int watermark_checks_ = 0;
 
   bool claims_wanted_ = true, rescan_wanted_ = true, polls_only_ = false;
   bool is_dead_ = false, wants_to_exit_ = false, recording_ = false;

@@ -15,18 +15,20 @@ protected:
   }
 
   SinkCursor *add(int64_t position, int free_slots = 10) {
-    SinkCursor *cursor = cursors.add();
-    cursor->passed(position);
-    cursor->set_free_slots(free_slots, 1000);
-    return cursor;
+    RoundSink *sink = &added[sinks.all().size()];
+    EXPECT_TRUE(sinks.add(sink));
+    sink->cursor->passed(position);
+    sink->cursor->set_free_slots(free_slots, 1000);
+    return sink->cursor;
   }
 
   /* The position after which the next read begins; -1 = there is none. */
   int64_t begin_read() { return scan.begin_read(round, &read) ? read.after : -1; }
 
   Round round = {};
-  SinkCursors cursors;
-  MainScan scan{cursors};
+  RoundSink added[4] = {};
+  RoundSinks sinks;
+  MainScan scan{sinks};
   MainRead read = {};
 };
 

@@ -293,21 +293,16 @@ TEST_F(DispatchSinkCursor, TheLowWatermarkIsTheLowestRowThatIsYetToBeClaimed) {
   EXPECT_EQ(cursor.low_watermark(), 61);
 }
 
-TEST_F(DispatchSinkCursor, TheLowWatermarkSinksAtOnceAndIsToBePublishedThen) {
+TEST_F(DispatchSinkCursor, TheLowWatermarkSinksAtOnce) {
   cursor.raise_watermark(POSITION_NONE);
-  EXPECT_TRUE(cursor.watermark_to_publish());
-  EXPECT_FALSE(cursor.watermark_to_publish()) << "once";
-  cursor.lower_watermark(101);
-  EXPECT_FALSE(cursor.watermark_to_publish()) << "it is no lower";
+  cursor.lower_watermark(102);
+  EXPECT_EQ(cursor.low_watermark(), 101);
   cursor.rewind(60);
   EXPECT_EQ(cursor.low_watermark(), 60);
-  EXPECT_TRUE(cursor.watermark_to_publish());
   cursor.foreign_row_passed(50);
   EXPECT_EQ(cursor.low_watermark(), 50);
-  EXPECT_TRUE(cursor.watermark_to_publish());
   ASSERT_TRUE(cursor.late_commit(101, 40));
   EXPECT_EQ(cursor.low_watermark(), 0);
-  EXPECT_TRUE(cursor.watermark_to_publish());
 }
 
 TEST_F(DispatchSinkCursor, ARollBackLowersTheLowWatermarkToTheCursor) {
@@ -323,7 +318,9 @@ TEST_F(DispatchSinkCursor, ARollBackLowersTheLowWatermarkToTheCursor) {
 
 TEST(DispatchRound, ARoundThatIsRolledBackTakesAllCursorsBack) {
   std::unique_ptr<Dispatch> decisions{dispatch::create()};
-  SinkCursor *first = decisions->sink_cursors.add(), *second = decisions->sink_cursors.add();
+  RoundSink sinks[2] = {};
+  ASSERT_TRUE(decisions->sinks.add(&sinks[0]) && decisions->sinks.add(&sinks[1]));
+  SinkCursor *first = sinks[0].cursor, *second = sinks[1].cursor;
   first->passed(10);
   second->passed(20);
   decisions->begin_round({{3'600'000'000}, CURSOR_NOW}, 10, 1000);
@@ -340,7 +337,9 @@ TEST(DispatchRound, ARoundThatIsRolledBackTakesAllCursorsBack) {
 
 TEST(DispatchRound, LateCommitsOfARoundThatIsRolledBackAreFoundAgain) {
   std::unique_ptr<Dispatch> decisions{dispatch::create()};
-  SinkCursor *cursor = decisions->sink_cursors.add();
+  RoundSink sink = {};
+  ASSERT_TRUE(decisions->sinks.add(&sink));
+  SinkCursor *cursor = sink.cursor;
   const uint64_t running[] = {101};
   cursor->passed(50);
   ASSERT_TRUE(decisions->late_commits.note_running({running, 1, 105, 105}));
@@ -365,12 +364,49 @@ TEST(DispatchRound, DrainingKeysOfARoundThatIsRolledBackBeginAgain) {
   EXPECT_EQ(decisions->blocked_keys.find(1, 77)->drained, 0);
 }
 
-TEST(DispatchRound, ACursorThatWasRemovedTakesNoPart) {
+TEST(DispatchRound, TheLowWatermarkIsThatOfAllThatIsKnownOfASink) {
   std::unique_ptr<Dispatch> decisions{dispatch::create()};
-  SinkCursor *first = decisions->sink_cursors.add(), *second = decisions->sink_cursors.add();
-  decisions->sink_cursors.remove(first);
-  ASSERT_EQ(decisions->sink_cursors.all().size(), 1U);
-  EXPECT_EQ(decisions->sink_cursors.all()[0].get(), second);
+  RoundSink sinks[3] = {};
+  for (SinkId i = 0; i < 3; i++) {
+    sinks[i].events.id = i + 1;
+    ASSERT_TRUE(decisions->sinks.add(&sinks[i]));
+    sinks[i].cursor->passed(100);
+  }
+  const auto watermarks = [&] {
+    decisions->raise_watermarks();
+    return std::vector<int64_t>{sinks[0].cursor->low_watermark(), sinks[1].cursor->low_watermark(),
+                                sinks[2].cursor->low_watermark()};
+  };
+  EXPECT_EQ(watermarks(), (std::vector<int64_t>{101, 101, 101}));
+  ASSERT_TRUE(decisions->block_key(3, 77, 90));
+  EXPECT_EQ(watermarks(), (std::vector<int64_t>{101, 101, 90}));
+  InFlight::Claimed claimed = {};
+  claimed.position = 80;
+  claimed.sink = &sinks[0].events;
+  InFlightEvent *event = decisions->in_flight.claim(claimed);
+  EXPECT_EQ(watermarks(), (std::vector<int64_t>{80, 101, 90}));
+  event->given_to = 2;
+  EXPECT_EQ(watermarks(), (std::vector<int64_t>{80, 80, 90}));
+  ASSERT_TRUE(decisions->marks.add_returned({70, {}, 0, 2, 77}));
+  EXPECT_EQ(watermarks(), (std::vector<int64_t>{80, 70, 90}));
+  ASSERT_TRUE(decisions->locked_rows.add(60, 3, 77));
+  EXPECT_EQ(watermarks(), (std::vector<int64_t>{60, 60, 60})) << "the sink of a locked row may be another by now";
+  ShardSet gained = {};
+  gained.add(1);
+  ASSERT_TRUE(sinks[1].shards.update(gained, {}));
+  EXPECT_EQ(watermarks(), (std::vector<int64_t>{0, 0, 0}));
+}
+
+TEST(DispatchRound, ASinkThatWasRemovedTakesNoPart) {
+  std::unique_ptr<Dispatch> decisions{dispatch::create()};
+  RoundSink sinks[3] = {};
+  for (RoundSink &sink : sinks)
+    ASSERT_TRUE(decisions->sinks.add(&sink));
+  sinks[2].cursor->passed(10);
+  decisions->sinks.remove(&sinks[1]);
+  ASSERT_EQ(decisions->sinks.all().size(), 2U);
+  EXPECT_EQ(decisions->sinks.all()[1], &sinks[2]);
+  EXPECT_EQ(sinks[2].cursor->position(), 10) << "it keeps its own cursor";
 }
 
 }  // namespace

@@ -95,7 +95,9 @@ protected:
   static constexpr KeyId KEY = {5, 77};
 
   void SetUp() override {
-    cursor = decisions->sink_cursors.add();
+    sink.events.id = KEY.sink;
+    ASSERT_TRUE(decisions->sinks.add(&sink));
+    cursor = sink.cursor;
     cursor->passed(100);
     cursor->set_free_slots(10, 1000);
     ASSERT_TRUE(decisions->blocked_keys.drain(KEY.sink, KEY.key_hash, 7));
@@ -109,7 +111,7 @@ protected:
     InFlight::Claimed claimed = {};
     claimed.position = position;
     claimed.key_hash = KEY.key_hash;
-    claimed.sink = &sink;
+    claimed.sink = &sink.events;
     InFlightEvent *event = decisions->in_flight.claim(claimed);
     decisions->in_flight.submitted(event, MOMENT_NONE);
     decisions->in_flight.end(event, outcome, -1, nullptr, {MOMENT_NONE, 0});
@@ -126,7 +128,7 @@ protected:
   }
 
   std::unique_ptr<Dispatch> decisions{dispatch::create()};
-  SinkInFlight sink = {.id = KEY.sink, .of_shard = {}, .recording = {}};
+  RoundSink sink = {};
   SinkCursor *cursor = nullptr;
 };
 

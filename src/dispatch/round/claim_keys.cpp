@@ -76,9 +76,10 @@ void ClaimRound::find_dead_letters(std::span<const int64_t> positions) {
   });
 }
 
-/* What no event of this key may drain past. With the round's snapshot: a dead letter that is redriven meanwhile is
- * found in one of the two tables, so later events of its key are not sent before it. Later events of a key may be
- * sent behind one that is in flight: its failure would return them. */
+/* Finds the rows of this key that its later events must not pass while it drains: its first dead letter and its first
+ * redriven row. Both reads use the snapshot of the round, so a dead letter that is redriven meanwhile is found in one
+ * of the two tables, and later events of its key are not sent before it. A redriven event in flight is no such row:
+ * if it fails, the later events that were sent behind it are returned. */
 DrainStops ClaimRound::dead_letter_stops(RoundSink &sink, uint64_t key_hash) {
   DrainStops stops;
 

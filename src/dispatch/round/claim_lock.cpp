@@ -30,7 +30,7 @@ void ClaimRound::prune(RoundSink &sink) {
     const int64_t position = event->position;
     OUTBOX_ROUND_POINT(port_, "lock.prune");
     drop(place, "an earlier event of its key leads now");
-    rewind(sink, position);
+    sink.cursor->rewind(position);
   }
   port_.close_ranks(sink);
 }

@@ -97,7 +97,6 @@ public:
    * transactions? */
   virtual bool any_news(RescanPlace rescanned, int64_t cursor, std::span<const uint64_t> ended) = 0;
 
-  virtual bool is_stopped(const RoundSink &sink) = 0;
   /* A row without a sink, which some sinks take by now: it is to be routed, and they wait_for_routing(). */
   virtual bool is_to_be_routed(const ReadRow &row) = 0;
   /* The row at this position, or 0, is to be routed and cannot be now. */
@@ -118,8 +117,6 @@ public:
   virtual void row_decided(const ReadRow &row, const RowDecision &decision) = 0;
   virtual void event_returned(const InFlightEvent &event, const char *reason) = 0;
   virtual void returned_event_blocked(const Mark &mark, int64_t blocker) = 0;
-  /* The low watermark of the sink may have changed. */
-  virtual void watermark_moved(RoundSink &sink) = 0;
 
 protected:
   ~ClaimPort() = default;

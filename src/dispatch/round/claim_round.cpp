@@ -12,11 +12,6 @@ bool ClaimRound::is_mine(const RoundSink *sink, const Row &row) const {
   return sink ? sink->shards.may_claim(shard) : d_.shards.mine().has(shard);
 }
 
-void ClaimRound::rewind(RoundSink &sink, int64_t position) {
-  sink.cursor->rewind(position);
-  port_.watermark_moved(sink);
-}
-
 /* Before rows are read: a key that has become free meanwhile must not drain past the returned events. */
 void ClaimRound::mark_returned() {
   need(d_.mark_returned());
@@ -25,7 +20,7 @@ void ClaimRound::mark_returned() {
     if (mark.group != 0)
       port_.returned_event_blocked(mark, d_.blocked_keys.find(mark.sink, mark.key_hash)->blocker);
     else if (sink)
-      rewind(*sink, mark.position);
+      sink->cursor->rewind(mark.position);
   }
 }
 
@@ -47,7 +42,7 @@ bool ClaimRound::has_news() {
 
   port_.take_snapshot();
   for (const RoundSink *sink : d_.sinks.all()) {
-    if (port_.is_stopped(*sink))
+    if (sink->stopped)
       continue;
     cursor = std::min(cursor, sink->cursor->position());
     if (late_can_go_on(*sink) || sink->cursor->has_backlog() || sink->cursor->early_retry.going())
@@ -112,11 +107,11 @@ void ClaimRound::return_event(InFlightEvent *event) {
   port_.event_returned(*event, nullptr);
   d_.blocked_keys.drain_again_from(sink->id(), event->key_hash, position);
   if (given_to)
-    rewind(*given_to, position); /* it passed the row while the event was in flight */
+    given_to->cursor->rewind(position); /* it passed the row while the event was in flight */
   if (event->early)
     sink->cursor->early_retry.returned();
   if (key == nullptr)
-    rewind(*sink, position);
+    sink->cursor->rewind(position);
   else if (event->blocked_by != key->group)
     need(d_.marks.add_returned({position, event->row, 0, sink->id(), event->key_hash}));
   sink->event_returned(event->bytes);
@@ -134,10 +129,8 @@ void ClaimRound::give_back() {
   }
   for (const Mark &mark : d_.marks.returned())
     if (RoundSink *sink = d_.sinks.find(mark.sink))
-      rewind(*sink, mark.position);
+      sink->cursor->rewind(mark.position);
   d_.roll_back_round();
-  for (RoundSink *sink : d_.sinks.all())
-    port_.watermark_moved(*sink);
 }
 
 }  // namespace dispatch

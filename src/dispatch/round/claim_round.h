@@ -50,7 +50,6 @@ private:
   }
   bool is_mine(const RoundSink *sink, const Row &row) const;
   bool is_ours(const ReadRow &row) const { return row.sink && row.our_origin && is_mine(row.sink, row.facts); }
-  void rewind(RoundSink &sink, int64_t position);
 
   /* claim_round.cpp */
   void mark_returned();

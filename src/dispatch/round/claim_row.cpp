@@ -11,10 +11,8 @@ static RowDecision skip_row(const char *reason) {
 }
 
 RowDecision ClaimRound::pass_foreign(const ReadRow &row) {
-  if (row.sink && !row.our_origin) {
+  if (row.sink && !row.our_origin)
     row.sink->cursor->foreign_row_passed(row.facts.position);
-    port_.watermark_moved(*row.sink);
-  }
   return skip_row(!row.routed           ? "no sink takes it"
                   : row.sink == nullptr ? "its sink is not open here"
                   : !row.our_origin     ? "another cluster or database enqueued it"
@@ -29,10 +27,7 @@ RowDecision ClaimRound::decide(const ReadRow &row, RowScan scan) {
   if (!is_ours(row))
     return pass_foreign(row);
   RoundSink &sink = *row.sink;
-  if (row.facts.position < sink.cursor->low_watermark()) {
-    sink.cursor->lower_watermark(row.facts.position);
-    port_.watermark_moved(sink);
-  }
+  sink.cursor->lower_watermark(row.facts.position);
   RowDecision decision = classify_row(d_, row.facts, sink, scan);
   need(decision.verdict != RowVerdict::OUT_OF_MEMORY);
   if (decision.verdict != RowVerdict::CLAIM)

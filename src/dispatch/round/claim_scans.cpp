@@ -20,10 +20,8 @@ void ClaimRound::find_late_commits() {
   need(d_.late_commits.find_ended(port_.transactions()));
   if (!d_.late_commits.ended().empty() && farthest > 0)
     port_.find_late(d_.late_commits.ended(), farthest, [this](uint64_t xid, int64_t first_row) {
-      for (RoundSink *sink : d_.sinks.all()) {
+      for (RoundSink *sink : d_.sinks.all())
         need(sink->cursor->late_commit(xid, first_row));
-        port_.watermark_moved(*sink);
-      }
     });
   need(d_.late_commits.note_running(port_.transactions()));
 }

@@ -40,8 +40,6 @@ public:
 
   /* The list of recordings whose WAL is not yet flushed is full: flushes it, and says so to InFlight::unflushed. */
   virtual void flush_recordings() = 0;
-  /* The low watermark of the sink may have changed. */
-  virtual void watermark_moved(RoundSink &sink) = 0;
 
 protected:
   ~RecordPort() = default;

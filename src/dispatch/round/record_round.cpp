@@ -150,10 +150,8 @@ bool RecordRound::count_left(bool all_failed) {
 bool RecordRound::committed(uint64_t lsn) {
   for (const InFlightEvent *event = d_.in_flight.first_ended(); event; event = event->next)
     if (is_recorded(event)) {
-      if (RoundSink *given_to = d_.sinks.find(event->given_to)) {
+      if (RoundSink *given_to = d_.sinks.find(event->given_to))
         given_to->cursor->rewind(event->position); /* not before: claims skip the row of an event in flight */
-        port_.watermark_moved(*given_to);
-      }
       round_sink_of(event)->unrecorded--;
     }
   if (d_.in_flight.unflushed.flush_wanted(INT_MAX) != 0)

@@ -5,18 +5,19 @@
 
 #include "server/base/settings.h"
 
-bool sink_common(const char *kind, const ob_option *options, size_t n, SinkCommon *common) {
+bool sink_common(const char *kind, const ob_option *options, size_t n, dispatch::SinkRules *rules,
+                 SinkCommon *common) {
   ob_common given;
   ob_error error;
 
   memset(&given, 0, sizeof(given));
   if (!ob_common_options(kind, options, n, &given, &error))
     return false;
-  common->ordered = given.ordered;
-  common->dead_letters_block = given.ordered && given.block_on_dead_letter;
-  common->max_attempts = given.max_attempts > 0     ? given.max_attempts
-                         : setting_max_attempts > 0 ? setting_max_attempts
-                                                    : given.default_max_attempts;
+  rules->ordered = given.ordered;
+  rules->dead_letters_block = given.ordered && given.block_on_dead_letter;
+  rules->max_attempts = given.max_attempts > 0     ? given.max_attempts
+                        : setting_max_attempts > 0 ? setting_max_attempts
+                                                   : given.default_max_attempts;
   common->retention_ms = given.retention_ms >= 0 ? given.retention_ms : (int64)setting_retention * 1000;
   const char *retry = given.retry                                 ? given.retry
                       : setting_retry && setting_retry[0] != '\0' ? setting_retry

@@ -4,15 +4,14 @@
 #include "server/base/server.h"
 
 #include "delivery/delivery.h"
+#include "dispatch/types.h"
 
 typedef struct SinkCommon {
-  bool ordered;
-  bool dead_letters_block; /* on_dead_letter 'block': a dead letter blocks its key until a user acts on it */
-  int max_attempts;
   int64 retention_ms;
   char retry[256];
   int64 disable_after_ms; /* 0 = never */
 } SinkCommon;
 
 /* Returns false and sets nothing when the options do not parse, because another version of the library wrote them. */
-bool sink_common(const char *kind, const ob_option *options, size_t n, SinkCommon *common);
+bool sink_common(const char *kind, const ob_option *options, size_t n, dispatch::SinkRules *rules,
+                 SinkCommon *common);

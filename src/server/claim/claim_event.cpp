@@ -51,7 +51,7 @@ static void wait_for_memory(WorkerSink *sink, const dispatch::Row *row) {
   char error[128];
 
   if (sink->rules.ordered)
-    require_memory(dispatcher().block_key(sink->oid, row->key_hash, row->position));
+    require_memory(dispatcher().block_key(sink->id(), row->key_hash, row->position));
   require_memory(dispatcher().locked_rows.add(row->position, InvalidOid, 0));
   snprintf(error, sizeof(error), "out of memory for the event at position " INT64_FORMAT, row->position);
   if (sink->stats && strcmp(sink->stats->last_error, error) != 0) {

@@ -6,7 +6,6 @@
 #include "server/event/unreadable.h"
 #include "server/inflight/decision_log.h"
 #include "server/inflight/in_flight.h"
-#include "server/sinks/sink_cursor.h"
 #include "server/storage/sql.h"
 
 extern "C" {
@@ -79,16 +78,8 @@ uint64_t ClaimTable::oldest_running() {
 
 /* ---- sinks -------------------------------------------------------------------------------------------------- */
 
-static WorkerSink *worker_sink(const dispatch::RoundSink *sink) {
-  return (WorkerSink *)static_cast<const WorkerSink *>(sink);
-}
-
 static const char *name_of(const dispatch::RoundSink *sink) {
-  return sink ? worker_sink(sink)->name : NULL;
-}
-
-bool ClaimTable::is_stopped(const dispatch::RoundSink &sink) {
-  return sink_is_stopped(worker_sink(&sink)->state);
+  return sink ? static_cast<const WorkerSink *>(sink)->name : NULL;
 }
 
 bool ClaimTable::is_to_be_routed(const dispatch::ReadRow &row) {
@@ -99,10 +90,6 @@ bool ClaimTable::is_to_be_routed(const dispatch::ReadRow &row) {
 
 bool ClaimTable::routing_is_stuck(int64_t position) {
   return unrouted_is_stuck(position);
-}
-
-void ClaimTable::watermark_moved(dispatch::RoundSink &sink) {
-  low_watermark_tell(worker_sink(&sink));
 }
 
 /* ---- log ---------------------------------------------------------------------------------------------------- */

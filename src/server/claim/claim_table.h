@@ -38,7 +38,6 @@ public:
   void delete_from_queue(std::span<const dispatch::RowHandle> entries) override;
   bool any_news(dispatch::RescanPlace rescanned, int64_t cursor, std::span<const uint64_t> ended) override;
 
-  bool is_stopped(const dispatch::RoundSink &sink) override;
   bool is_to_be_routed(const dispatch::ReadRow &row) override;
   bool routing_is_stuck(int64_t position) override;
 
@@ -53,7 +52,6 @@ public:
   void row_decided(const dispatch::ReadRow &row, const dispatch::RowDecision &decision) override;
   void event_returned(const dispatch::InFlightEvent &event, const char *reason) override;
   void returned_event_blocked(const dispatch::Mark &mark, int64_t blocker) override;
-  void watermark_moved(dispatch::RoundSink &sink) override;
 
 private:
   int64 origin_ = 0;

@@ -1,6 +1,6 @@
 /*
  * sink_log.h: writes lines about sinks and their events to the server's log. Repeated lines are counted and written
- * at growing intervals, so that an outage is a few lines for any number of failed events.
+ * once a minute, so that an outage is a few lines for any number of failed events.
  */
 #pragma once
 
@@ -14,7 +14,7 @@ extern "C" {
 }
 
 /* Logs a line of the delivery library. */
-void sink_log_line(const ob_log_line *line, Moment now);
+void sink_log_line(const ob_log_line *line, Now now);
 
 /* While a failure is recorded, in its transaction: reads the event's id from the row. */
 void sink_log_see_failing(const InFlightEvent *event, TupleTableSlot *row, TupleDesc desc);

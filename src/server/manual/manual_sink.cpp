@@ -33,7 +33,7 @@ static void require_manual(const RouteSink *sink, Oid role) {
                             quote_identifier(GetUserNameFromId(role, false)))));
 }
 
-static void read_options(const RouteSink *sink, SinkCommon *common) {
+static void read_options(const RouteSink *sink, dispatch::SinkRules *rules, SinkCommon *common) {
   bool isnull;
   size_t n;
 
@@ -43,7 +43,7 @@ static void read_options(const RouteSink *sink, SinkCommon *common) {
   Datum datum = SysCacheGetAttr(FOREIGNSERVEROID, tuple, Anum_pg_foreign_server_srvoptions, &isnull);
   ob_option *options = wrapper_options(datum, isnull, &n);
   ReleaseSysCache(tuple);
-  if (!sink_common("manual", options, n, common))
+  if (!sink_common("manual", options, n, rules, common))
     ereport(ERROR,
             (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE), errmsg("sink \"%s\" is misconfigured", sink->name),
              errdetail("Its options were accepted by another version of the library, and are not any more."),
@@ -53,17 +53,18 @@ static void read_options(const RouteSink *sink, SinkCommon *common) {
 /* outbox_internal.manual_sink(role, name): an error unless it is such a sink and the role has USAGE on it. */
 SQL_FUNCTION(outbox_manual_sink) {
   const RouteSink *sink = route_must_find(text_to_cstring(PG_GETARG_TEXT_PP(1)));
+  dispatch::SinkRules rules;
   SinkCommon common;
   TupleDesc desc;
 
   require_manual(sink, PG_GETARG_OID(0));
   const Oid server = sink->server_oid; /* reading the options may make the cache anew */
-  read_options(sink, &common);
+  read_options(sink, &rules, &common);
   if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
     elog(ERROR, "outbox_internal.manual_sink() must return a row");
   Datum values[] = {
-      ObjectIdGetDatum(server),           BoolGetDatum(common.ordered),      BoolGetDatum(common.dead_letters_block),
-      Int32GetDatum(common.max_attempts), CStringGetTextDatum(common.retry), BoolGetDatum(common.retention_ms > 0),
+      ObjectIdGetDatum(server),          BoolGetDatum(rules.ordered),       BoolGetDatum(rules.dead_letters_block),
+      Int32GetDatum(rules.max_attempts), CStringGetTextDatum(common.retry), BoolGetDatum(common.retention_ms > 0),
       Int64GetDatum(origin_here())};
   bool nulls[lengthof(values)] = {};
   PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls)));

@@ -12,7 +12,6 @@
 #include "server/inflight/sink_log.h"
 #include "server/record/record_table.h"
 #include "server/record/sent_day.h"
-#include "server/sinks/sink_cursor.h"
 #include "server/sinks/worker_stops.h"
 #include "server/storage/sql.h"
 
@@ -58,10 +57,6 @@ int64_t RecordTable::retry_delay_ms(const InFlightEvent &event) {
 
 void RecordTable::flush_recordings() {
   in_flight_flush_recordings();
-}
-
-void RecordTable::watermark_moved(dispatch::RoundSink &sink) {
-  low_watermark_tell(static_cast<WorkerSink *>(&sink));
 }
 
 /* ---- a round ------------------------------------------------------------------------------------------------ */
@@ -113,7 +108,7 @@ static void count_event(const InFlightEvent *event) {
     stats->failed++;
 }
 
-/* What the log calls it. */
+/* The event's name for the log. */
 static Decision decision_of(const InFlightEvent *event) {
   return event->state == EventState::GONE      ? EVENT_GONE
          : event->outcome == Outcome::SENT     ? EVENT_DELIVERED

@@ -18,7 +18,6 @@ public:
   dispatch::Retention retention_of(const dispatch::InFlightEvent &event) override;
   int64_t retry_delay_ms(const dispatch::InFlightEvent &event) override;
   void flush_recordings() override;
-  void watermark_moved(dispatch::RoundSink &sink) override;
 
   size_t delete_unmodified(std::span<dispatch::InFlightEvent *> events) override;
   void

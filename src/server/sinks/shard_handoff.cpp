@@ -7,7 +7,6 @@
 #include "server/base/fault_point.h"
 #include "server/process/worker_slot.h"
 #include "server/sinks/dispatcher.h"
-#include "server/sinks/sink_cursor.h"
 #include "server/sinks/worker_sinks.h"
 
 extern "C" {
@@ -25,7 +24,7 @@ static void forget_unknown_keys(void) {
   WorkerSink **sinks = worker_sinks_all(&n);
 
   for (int i = 0; i < n; i++)
-    dispatcher().blocked_keys.forget_unknown(sinks[i]->oid, sinks[i]->shards.known());
+    dispatcher().blocked_keys.forget_unknown(sinks[i]->id(), sinks[i]->shards.known());
 }
 
 /* Shards that a worker (or this one) has given away while it has events of this sink in flight. The lock must be
@@ -41,7 +40,7 @@ static ShardSet draining_anywhere(const WorkerSink *sink) {
       continue;
     shards = shards | slot->draining_others;
     for (int j = 0; j < slot->n_draining; j++)
-      if (slot->draining[j].server == sink->oid || strcmp(slot->draining[j].name, sink->name) == 0)
+      if (slot->draining[j].server == sink->id() || strcmp(slot->draining[j].name, sink->name) == 0)
         shards = shards | slot->draining[j].shards;
   }
   return shards;
@@ -135,7 +134,7 @@ static void publish(WorkerSlot *slot) {
       continue;
     }
     DrainingShards *entry = &slot->draining[slot->n_draining++];
-    entry->server = sinks[i]->oid;
+    entry->server = sinks[i]->id();
     strlcpy(entry->name, sinks[i]->name, sizeof(entry->name));
     entry->shards = draining;
   }
@@ -151,7 +150,7 @@ static bool update_sinks(void) {
   for (int i = 0; i < n; i++) {
     if (!sinks[i]->shards.update(dispatcher().shards.mine(), draining_anywhere(sinks[i])))
       continue;
-    sink_cursor_restart(sinks[i]);
+    sinks[i]->cursor->restart(GetCurrentTimestamp());
     gained = true;
   }
   return gained;

@@ -23,7 +23,7 @@ static ob_sink *open_handle(ob_engine *engine, const WorkerSink *sink, const Sin
   memset(error, 0, sizeof(*error));
   kind_library_retry(sink->kind);
   const struct stat *library = kind_library_file(sink->kind);
-  if (library && !crash_mark_leave(sink->oid, library)) {
+  if (library && !crash_mark_leave(sink->id(), library)) {
     crash_mark_error(error);
     return NULL;
   }
@@ -35,7 +35,7 @@ static ob_sink *open_handle(ob_engine *engine, const WorkerSink *sink, const Sin
     handle = ob_sink_open(engine, sink->name, sink->kind, given->options, given->n_options, given->mapping,
                           given->n_mapping, error);
   if (library)
-    crash_mark_remove(sink->oid);
+    crash_mark_remove(sink->id());
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   return handle;
 }

@@ -10,7 +10,7 @@
 /* "idle" becomes "failing" in outbox.sinks if the rows say so: this process knows only of its own deliveries. */
 void sink_signals_publish(WorkerSink *sink, int worker, TimestampTz now, bool waits_for_standby) {
   SinkStats *stats = sink->stats;
-  const SinkSignal state = sink_is_stopped(sink->state)                 ? SIGNAL_STOPPED
+  const SinkSignal state = sink->stopped                                ? SIGNAL_STOPPED
                            : sink->state == SINK_MISCONFIGURED          ? SIGNAL_MISCONFIGURED
                            : sink->status.state == OB_SINK_CIRCUIT_OPEN ? SIGNAL_CIRCUIT_OPEN
                            : sink->status.state == OB_SINK_DISABLED     ? SIGNAL_DISABLED

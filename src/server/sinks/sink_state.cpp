@@ -45,4 +45,5 @@ void sink_change_state(WorkerSink *sink, SinkState next) {
                    errhidestmt(true), errhidecontext(true)));
   OUTBOX_STATE_CHANGES("SinkState", sink->state, next);
   sink->state = next;
+  sink->stopped = next == SINK_STOPPING || next == SINK_STOPPED;
 }

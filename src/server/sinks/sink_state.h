@@ -21,11 +21,6 @@ typedef enum SinkState {
   SINK_DROPPED        /* forgotten once nothing of it is in flight; next: CLOSED (made again under its name) */
 } SinkState;
 
-/* Is the sink stopped, by a user, or by the worker after a 410 or disable_after? */
-static inline bool sink_is_stopped(SinkState state) {
-  return state == SINK_STOPPING || state == SINK_STOPPED;
-}
-
 /* Was the sink's server dropped? */
 static inline bool sink_is_dropped(SinkState state) {
   return state == SINK_DROPPING || state == SINK_DROPPED;
@@ -44,5 +39,5 @@ static inline bool sink_is_to_open(SinkState state) {
 /* The name of the state, for the log. */
 const char *sink_state_name(SinkState state);
 
-/* The only writer of WorkerSink.state. The caller sets or resets the sink's handle before. */
+/* The only writer of WorkerSink.state and .stopped. The caller sets or resets the sink's handle before. */
 void sink_change_state(WorkerSink *sink, SinkState next);

@@ -13,14 +13,11 @@
 #include "server/catalog/route.h"
 #include "server/sinks/dispatcher.h"
 #include "server/sinks/shard_handoff.h"
-#include "server/sinks/sink_cursor.h"
 #include "server/sinks/sink_early_retry.h"
 #include "server/sinks/sink_open.h"
 #include "server/sinks/sink_signals.h"
 #include "server/sinks/worker_stops.h"
 #include "server/storage/sql.h"
-
-#include "dispatch/sink_share.h"
 
 #include <algorithm>
 
@@ -90,7 +87,7 @@ static SinkEntry *add_sink(const char *name) {
   make_room(list, n_list, max_list);
   SinkEntry *entry = (SinkEntry *)hash_search(sinks, name, HASH_ENTER, NULL);
   memset((char *)entry + NAMEDATALEN, 0, sizeof(SinkEntry) - NAMEDATALEN);
-  const bool added = dispatcher().add_sink(&entry->sink);
+  const bool added = dispatcher().sinks.add(&entry->sink);
   if (!added)
     hash_search(sinks, name, HASH_REMOVE, NULL);
   require_memory(added);
@@ -110,7 +107,7 @@ static const RouteSink *route_of(Oid server, const RouteSink *routes, int n) {
 static void take_name_away(WorkerSink *sink) {
   char none[NAMEDATALEN] = {0};
 
-  snprintf(none, sizeof(none), "\001%u", sink->oid);
+  snprintf(none, sizeof(none), "\001%u", sink->id());
   hash_update_hash_key(sinks, sink, none);
 }
 
@@ -118,12 +115,12 @@ static void take_name_away(WorkerSink *sink) {
  * because two servers may have swapped them. */
 static void follow_renames(const RouteSink *routes, int n) {
   for (int i = 0; i < n_list; i++) {
-    const RouteSink *route = route_of(list[i]->oid, routes, n);
+    const RouteSink *route = route_of(list[i]->id(), routes, n);
     if (route && strcmp(route->name, list[i]->name) != 0)
       take_name_away(list[i]);
   }
   for (int i = 0; i < n_list; i++) {
-    const RouteSink *route = route_of(list[i]->oid, routes, n);
+    const RouteSink *route = route_of(list[i]->id(), routes, n);
     if (route == NULL || strcmp(route->name, list[i]->name) == 0)
       continue;
     char name[NAMEDATALEN] = {0};
@@ -175,11 +172,11 @@ static void reload_one(const RouteSink *route, uint64 reload) {
   if (entry == NULL)
     entry = add_sink(route->name);
   WorkerSink *sink = &entry->sink;
-  if (sink->oid != route->server_oid) {
-    if (OidIsValid(sink->oid))
-      dispatcher().blocked_keys.forget_sink(sink->oid); /* another server of the same name */
-    sink->oid = sink->events.id = route->server_oid;
-    sink->stats = shared_sink_stats(MyDatabaseId, sink->oid, true);
+  if (sink->id() != route->server_oid) {
+    if (OidIsValid(sink->id()))
+      dispatcher().blocked_keys.forget_sink(sink->id()); /* another server of the same name */
+    sink->events.id = route->server_oid;
+    sink->stats = shared_sink_stats(MyDatabaseId, sink->id(), true);
     if (sink->stats == NULL)
       say_not_counted(sink);
     else if (sink->stats->unrecorded_since != 0)
@@ -195,16 +192,16 @@ static void reload_one(const RouteSink *route, uint64 reload) {
     MemoryContextDelete(entry->given.context);
   entry->given = given;
   strlcpy(sink->kind, route->kind, sizeof(sink->kind));
-  (void)sink_common(sink->kind, given.options, given.n_options, &sink->common); /* ob_sink_open() reports an error */
-  if (sink->state == SINK_OPEN) /* outbox.retention may have changed */
+  (void)sink_common(sink->kind, given.options, given.n_options, &sink->rules,
+                    &sink->common); /* ob_sink_open() reports an error */
+  if (sink->state == SINK_OPEN)     /* outbox.retention may have changed */
     ob_sink_keep_acknowledgements(sink->handle, sink->common.retention_ms > 0);
-  sink->rules = {sink->common.max_attempts, sink->common.ordered, sink->common.dead_letters_block};
   sink->keeps_delivered = sink->common.retention_ms > 0;
   if (sink->fingerprint != fingerprint) {
     /* All rows are read anew: events that were blocked or skipped before may be sent now. */
-    sink_cursor_restart(sink);
+    sink->cursor->restart(GetCurrentTimestamp());
     if (!sink->rules.ordered)
-      dispatcher().blocked_keys.forget_sink(sink->oid);
+      dispatcher().blocked_keys.forget_sink(sink->id());
     if (sink->rules.dead_letters_block)
       dispatcher().dead_letters_stale = true;
     if (sink->fingerprint != 0)
@@ -272,16 +269,16 @@ static void drop_entry(int i) {
   SinkEntry *entry = (SinkEntry *)list[i];
 
   OUTBOX_SIGNAL_POINT("sink.forgotten");
-  dispatcher().blocked_keys.forget_sink(entry->sink.oid);
+  dispatcher().blocked_keys.forget_sink(entry->sink.id());
   if (entry->sink.stats)
     shared_sink_worker_left(entry->sink.stats, worker_index, true);
   if (worker_index == 0) {
-    shared_sink_forget(MyDatabaseId, entry->sink.oid);
-    (void)crash_marks_forget(entry->sink.oid);
+    shared_sink_forget(MyDatabaseId, entry->sink.id());
+    (void)crash_marks_forget(entry->sink.id());
   }
   if (entry->given.context)
     MemoryContextDelete(entry->given.context);
-  dispatcher().remove_sink(&entry->sink);
+  dispatcher().sinks.remove(&entry->sink);
   last_found = NULL;
   hash_search(sinks, entry->sink.name, HASH_REMOVE, NULL);
   list[i] = list[--n_list];
@@ -297,26 +294,8 @@ static Moment open_at(const WorkerSink *sink) {
   return sink->state == SINK_MISCONFIGURED ? sink->reopen_at : MOMENT_NONE;
 }
 
-/* To the sinks with a backlog, or to the others. One event always fits in memory. */
-static void give_places(dispatch::SinkShares *shares, bool with_backlog) {
-  const int64 bytes_share = Max((int64)1, (int64)setting_max_in_flight_memory * 1024 / Max(1, n_list));
-
-  for (WorkerSink *sink : worker_sinks_all()) {
-    if (sink->state != SINK_OPEN || sink->cursor->has_backlog() != with_backlog)
-      continue;
-    const int credit = (int)Min(sink->status.credit, (uint32)INT_MAX);
-    sink->cursor->set_free_slots(
-        shares->may_claim({&sink->events, sink->in_flight, sink->unrecorded, sink->left, sink->left_alone}, credit),
-        sink->in_flight == 0 ? bytes_share : bytes_share - sink->bytes_in_flight);
-  }
-}
-
 void worker_sinks_refresh(Now now, bool may_open, bool waits_for_standby) {
-  dispatch::SinkShares shares(setting_max_in_flight, n_list);
-
   share_sinks();
-  for (const WorkerSink *sink : worker_sinks_all())
-    shares.add(sink->in_flight, sink->unrecorded);
   for (int i = n_list - 1; i >= 0; i--) {
     WorkerSink *sink = list[i];
     if (sink_is_closing(sink->state) && ob_sink_closed(sink->handle)) {
@@ -331,18 +310,17 @@ void worker_sinks_refresh(Now now, bool may_open, bool waits_for_standby) {
     }
     if (sink_is_to_open(sink->state) && sink->in_flight == 0 && now.moment >= open_at(sink) && may_open)
       open_sink((SinkEntry *)sink, now.moment);
-    sink->cursor->set_free_slots(0, 0);
+    sink->credit = 0;
     if (sink->state == SINK_OPEN) {
       ob_sink_get_status(sink->handle, &sink->status);
+      sink->credit = (int)Min(sink->status.credit, (uint32)INT_MAX);
       sink_signals_count(sink);
       early_retry_look(sink, now.wall);
       worker_stops_look(sink, now);
     }
     sink_signals_publish(sink, worker_index, now.wall, waits_for_standby);
   }
-  give_places(&shares, true);
-  give_places(&shares, false);
-  dispatcher().places_exhausted = shares.exhausted();
+  dispatcher().give_places(setting_max_in_flight, (int64)setting_max_in_flight_memory * 1024);
 }
 
 WorkerSink *worker_sink_find(const char *name, int length) {
@@ -361,10 +339,7 @@ WorkerSink *worker_sink_find(const char *name, int length) {
 }
 
 WorkerSink *worker_sink_of(Oid oid) {
-  for (int i = 0; i < n_list; i++)
-    if (list[i]->oid == oid)
-      return list[i];
-  return NULL;
+  return static_cast<WorkerSink *>(dispatcher().sinks.find(oid));
 }
 
 std::span<WorkerSink *> worker_sinks_all(void) {

@@ -15,8 +15,7 @@ struct SinkName {
   char name[NAMEDATALEN];
 };
 
-struct WorkerSink : SinkName, dispatch::RoundSink { /* the hash key first */
-  Oid oid;
+struct WorkerSink : SinkName, dispatch::RoundSink { /* the hash key first; id() is the OID of the server */
   char kind[NAMEDATALEN];
   uint64 fingerprint; /* of options and user mapping */
   uint64 reload;      /* the last reload that found it in the catalog */

@@ -8,7 +8,6 @@
 #include "server/process/worker_error.h"
 #include "server/process/worker_slot.h"
 #include "server/process/worker_transaction.h"
-#include "server/sinks/sink_cursor.h"
 #include "server/storage/owner_sql.h"
 #include "server/storage/sql.h"
 
@@ -122,7 +121,7 @@ static void resume(WorkerSink *sink) {
     ereport(LOG, (errmsg("outbox sink \"%s\" goes on", sink->name)));
   OUTBOX_FAULT_POINT("sink.resuming");
   worker_sink_reopen(sink);
-  sink_cursor_restart(sink);
+  sink->cursor->restart(GetCurrentTimestamp());
 }
 
 /* outbox.resume() has marked the sink, whether or not its transaction has committed: after a rollback, the next
@@ -157,9 +156,9 @@ void worker_stops_reload(void) {
   for (int i = 0; i < n; i++) {
     if (sinks[i]->stats)
       sinks[i]->stats->failing.known = true;
-    if (found_stopped[i] && !sink_is_stopped(sinks[i]->state) && !sink_is_dropped(sinks[i]->state))
+    if (found_stopped[i] && !sinks[i]->stopped && !sink_is_dropped(sinks[i]->state))
       stop(sinks[i]);
-    else if (!found_stopped[i] && sink_is_stopped(sinks[i]->state))
+    else if (!found_stopped[i] && sinks[i]->stopped)
       resume(sinks[i]);
     end_pause(sinks[i]);
   }
@@ -199,8 +198,7 @@ static bool has_failed_too_long(const WorkerSink *sink) {
 static bool has_to_stop(const WorkerSink *sink) {
   bool is_disabled_by_endpoint = sink->state == SINK_OPEN && sink->status.state == OB_SINK_DISABLED;
 
-  return !sink_is_stopped(sink->state) && !sink_is_dropped(sink->state) &&
-         (is_disabled_by_endpoint || has_failed_too_long(sink));
+  return !sink->stopped && !sink_is_dropped(sink->state) && (is_disabled_by_endpoint || has_failed_too_long(sink));
 }
 
 /* Is the sink's failing time to be written? The interval grows with disable_after, up to 10 min. */
@@ -219,7 +217,7 @@ static bool clock_to_write(const WorkerSink *sink) {
 void worker_stops_look(WorkerSink *sink, Now now) {
   if (sink->status.failed_tries != sink->failed_tries) {
     sink->failed_tries = sink->status.failed_tries;
-    if (sink->stats && sink->common.disable_after_ms > 0 && !sink_is_stopped(sink->state))
+    if (sink->stats && sink->common.disable_after_ms > 0 && !sink->stopped)
       note_failure(sink, now);
   }
   write_wanted = write_wanted || has_to_stop(sink) || clock_to_write(sink);

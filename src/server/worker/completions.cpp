@@ -53,7 +53,7 @@ static void return_suspect(InFlightEvent *event) {
 
   OUTBOX_SIGNAL_POINT("suspect.returned");
   if (!event->failed) /* an event that has failed before still blocks its key */
-    dispatcher().blocked_keys.release(sink->oid, event->key_hash, event->position);
+    dispatcher().blocked_keys.release(sink->id(), event->key_hash, event->position);
   sink->event_not_ended(event->bytes);
   claim_return(event);
 }
@@ -80,5 +80,5 @@ void completions_collect(Now now) {
       take_completion(&completions[i], now);
   } while (n == COLLECT_MAX);
   while (ob_next_log(engine, &line))
-    sink_log_line(&line, now.moment);
+    sink_log_line(&line, now);
 }

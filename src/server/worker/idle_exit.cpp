@@ -18,7 +18,7 @@ static bool sinks_are_quiet(void) {
       continue; /* it delivers nothing until a user resumes it */
     if (sink->state != SINK_OPEN || sink->status.state != OB_SINK_OK || sink->status.paused_ms > 0 ||
         sink->cursor->has_backlog() || !sink->cursor->late.empty() || sink->cursor->early_retry.going() ||
-        dispatcher().blocked_keys.any_draining(sink->oid))
+        dispatcher().blocked_keys.any_draining(sink->id()))
       return false;
   }
   return true;

@@ -36,7 +36,7 @@ static bool must_return(const InFlightEvent *event) {
   const WorkerSink *sink = sink_of(event);
 
   return sink->cursor->rewound_before(event->position) ||
-         (sink->rules.ordered && dispatcher().blocked_keys.find_before(sink->oid, event->key_hash, event->position));
+         (sink->rules.ordered && dispatcher().blocked_keys.find_before(sink->id(), event->key_hash, event->position));
 }
 
 /* Is the event the blocker of its key, for which the others wait in the table? That it has failed does not prove it:
@@ -45,7 +45,7 @@ static bool must_return(const InFlightEvent *event) {
 static bool is_blocker(const InFlightEvent *event) {
   const WorkerSink *sink = sink_of(event);
   const dispatch::BlockedKey *key =
-      event->failed && sink->rules.ordered ? dispatcher().blocked_keys.find(sink->oid, event->key_hash) : NULL;
+      event->failed && sink->rules.ordered ? dispatcher().blocked_keys.find(sink->id(), event->key_hash) : NULL;
 
   return key && key->blocker == event->position;
 }

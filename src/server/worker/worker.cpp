@@ -145,7 +145,7 @@ static bool transact(Now now, bool record, bool claim) {
     int claimed = submit_claimed();
     OUTBOX_SIGNAL_POINT("submit.before_settle");
     claim_settle();
-    dispatcher().linger.claimed(now.moment, claimed, more || any_sink_starved());
+    dispatcher().linger.claimed(now.moment, claimed, more || dispatcher().sinks.any_starved());
     worker_succeeded(TASK_CLAIM);
   }
   return more;
@@ -340,7 +340,7 @@ static const char *waits_for(Moment now) {
          : now < dispatcher().linger.until() ? "more commits"
          : claims_wanted                     ? "nothing"
          : in_flight().count() == 0          ? "a commit"
-         : any_sink_starved()                ? "room in a sink"
+         : dispatcher().sinks.any_starved()  ? "room in a sink"
                                              : "outcomes";
 }
 

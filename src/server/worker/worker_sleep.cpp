@@ -23,13 +23,6 @@ static const long CLOCK_CHECK_MS = 5000;
 /* The longest sleep while events wait until the WAL of recordings is safe: nothing tells the worker of it. */
 static const long WAL_CHECK_MS = 100;
 
-bool any_sink_starved(void) {
-  for (WorkerSink *sink : worker_sinks_all())
-    if (sink->cursor->has_backlog() && !sink_is_stopped(sink->state))
-      return true;
-  return false;
-}
-
 long worker_sleep_ms(Now clock, bool claims_wanted, Moment polled_at) {
   const Moment now = clock.moment;
   long ms = submit_waits()  ? submit_pause_ms(now)
@@ -54,7 +47,7 @@ long worker_sleep_ms(Now clock, bool claims_wanted, Moment polled_at) {
   ms = Min(ms, milliseconds_until(now, Max(dispatcher().recording.next_moment(), worker_pause_end(TASK_RECORD))));
   /* While completions are collected for one recording, further ones do not wake the worker; they are collected at
    * intervals. */
-  if (dispatcher().recording.is_gathering() && any_sink_starved())
+  if (dispatcher().recording.is_gathering() && dispatcher().sinks.any_starved())
     ms = Min(ms, COLLECT_MS);
   ms = Min(ms, milliseconds_until(now, idle_exit_next_moment(now)));
   return Min(ms, milliseconds_until(now, sink_log_next_moment()));

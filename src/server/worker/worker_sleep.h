@@ -3,9 +3,6 @@
 
 #include "server/base/clock.h"
 
-/* Has a sink more events than it has room for? */
-bool any_sink_starved(void);
-
 /* How long the worker may sleep if its latch is not set, in milliseconds. `polled_at`: the last poll, which
  * outbox.poll_interval asks for. */
 long worker_sleep_ms(Now clock, bool claims_wanted, Moment polled_at);
