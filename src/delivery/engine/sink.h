@@ -151,6 +151,8 @@ public:
   /* Accepts one event (copies it). Reports exactly one Completion for its ticket later, or returns it. Throws
    * BadInput for an event that cannot be made into a message: the engine rejects it. */
   virtual Submitted submit(const ob_event &event) = 0;
+  /* Whether submit() throws all that SinkConfig::check_event() throws. Otherwise the engine calls that before. */
+  virtual bool checks_events() const { return false; }
   /* Called after a series of submit() calls: start sending. */
   virtual void flush() {}
   /* Called by every ob_collect(): serve an event queue that must be polled. Never waits. */

@@ -196,10 +196,19 @@ void KafkaRecordMaker::make_partition(const ob_event &event, Record &record) con
                    "Change what the event has for it, or the options of the sink.");
 }
 
-void KafkaRecordMaker::make(const ob_event &event, Record &record) const {
-  record.begin();
+void KafkaRecordMaker::make_topic(const ob_event &event, Record &record) const {
   if (!topic_.render(event, record.topic))
     throw_no_value("topic", topic_.missing(event));
+  if (!legal_topic(record.topic) || is_kafkas_own(record.topic))
+    throw BadInput(OB_BAD_VALUE, "topic", "\"" + shown(record.topic) + "\" is not a legal topic name",
+                   is_kafkas_own(record.topic) ? own_rule : topic_rule,
+                   "Change the event's " + topic_.variables() + ", or option \"topic\" of the sink.");
+}
+
+void KafkaRecordMaker::make(const ob_event &event, Record &record) const {
+  format_->check(event);
+  record.begin();
+  make_topic(event, record);
   make_key(event, record);
   record.partition = -1;
   if (partition_)
@@ -211,21 +220,14 @@ void KafkaRecordMaker::make(const ob_event &event, Record &record) const {
 size_t KafkaRecordMaker::check(const ob_event &event) const {
   static thread_local Record &made = *new Record; /* never destroyed, so no destructor runs at exit */
 
-  format_->check(event);
   if (!format_->reads_payload(event)) {
     make(event, made);
-  } else {
-    ob_event without = event;
-    if (event.payload.data)
-      without.payload = {"", 0};
-    make(without, made);
-  }
-  if (!legal_topic(made.topic) || is_kafkas_own(made.topic))
-    throw BadInput(OB_BAD_VALUE, "topic", "\"" + shown(made.topic) + "\" is not a legal topic name",
-                   is_kafkas_own(made.topic) ? own_rule : topic_rule,
-                   "Change the event's " + topic_.variables() + ", or option \"topic\" of the sink.");
-  if (!format_->reads_payload(event))
     return made.size();
+  }
+  ob_event without = event;
+  if (event.payload.data)
+    without.payload = {"", 0};
+  make(without, made);
   return made.size() + (format_->shrinks() > 0 ? event.payload.len / format_->shrinks() : 0);
 }
 
