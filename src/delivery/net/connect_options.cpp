@@ -77,18 +77,17 @@ void check_hosts(const std::string &name, const std::string &value) {
 
 const std::vector<OptionSpec> &ConnectOptions::specs() {
   static const auto &specs = *new std::vector<OptionSpec>{
-      // name, in_server, in_mapping, secret, superuser
-      {"connect_timeout", true, false, false, false, check_connect_timeout,
-       "How long connecting to one host may take, login included: 100ms to 5min. Default 10s."},
-      {"tls", true, false, false, false, check_bool, "Whether to connect with TLS. Default false."},
-      {"ssl_ca_pem", true, false, false, false, check_certificates_pem,
-       "Certificates in PEM that the peer's must come from, instead of the system's authorities."},
-      {"enable_ssl_certificate_verification", true, false, false, false, check_bool,
-       "Whether the peer's certificate is verified, and made out to its host. Default true."},
-      {"ssl_certificate_pem", false, true, false, false, check_certificates_pem,
-       "The client's certificate in PEM; its authorities may follow."},
-      {"ssl_key_pem", false, true, true, false, check_key_pem, "The private key of ssl_certificate_pem, in PEM."},
-      {"ssl_key_password", false, true, true, false, nullptr, "Decrypts ssl_key_pem, if that is encrypted."},
+      server_option("connect_timeout", check_connect_timeout,
+                    "How long connecting to one host may take, login included: 100ms to 5min. Default 10s."),
+      server_option("tls", check_bool, "Whether to connect with TLS. Default false."),
+      server_option("ssl_ca_pem", check_certificates_pem,
+                    "Certificates in PEM that the peer's must come from, instead of the system's authorities."),
+      server_option("enable_ssl_certificate_verification", check_bool,
+                    "Whether the peer's certificate is verified, and made out to its host. Default true."),
+      mapping_option("ssl_certificate_pem", check_certificates_pem,
+                     "The client's certificate in PEM; its authorities may follow."),
+      secret_option("ssl_key_pem", check_key_pem, "The private key of ssl_certificate_pem, in PEM."),
+      secret_option("ssl_key_password", nullptr, "Decrypts ssl_key_pem, if that is encrypted."),
   };
   return specs;
 }

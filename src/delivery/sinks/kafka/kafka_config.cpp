@@ -52,8 +52,8 @@ static void check_brokers(const std::string &name, const std::string &value) {
 
 const std::vector<OptionSpec> &KafkaConfig::options() {
   static const auto &specs = *new auto([] {
-    std::vector<OptionSpec> all{{"bootstrap_servers", true, false, false, false, check_brokers,
-                                 "Required: brokers to start from, host:port separated by commas."}};
+    std::vector<OptionSpec> all{server_option("bootstrap_servers", check_brokers,
+                                              "Required: brokers to start from, host:port separated by commas.")};
     all.insert(all.end(), KafkaRecordMaker::options().begin(), KafkaRecordMaker::options().end());
     all.insert(all.end(), kafka_token_options().begin(), kafka_token_options().end());
     return all;

@@ -86,21 +86,23 @@ void check_key(const std::string &name, const std::string &value) {
 
 static std::vector<OptionSpec> make_options() {
   std::vector<OptionSpec> all{
-      {"topic", true, false, false, false, check_topic,
-       "Topic of an event: a template with ${aggregate_type}, ${event_type}, ${header.NAME} and the like. Default "
-       "'outbox.event.${aggregate_type}'."},
-      {"key", true, false, false, false, check_key,
-       "Key of the record: a template; NULL when a variable has no value. Default '${partition_key}'."},
-      {"partition", true, false, false, false, check_partition,
-       "Partition: a number, or a template that makes one. Default: a hash of the key, as Java's clients do it."},
-      {"timestamp", true, false, false, false, nullptr,
-       "Timestamp of the record: 'created_at' of the event, the default (never later than now), or 'now'."},
+      server_option("topic", check_topic,
+                    "Topic of an event: a template with ${aggregate_type}, ${event_type}, ${header.NAME} and the "
+                    "like. Default 'outbox.event.${aggregate_type}'."),
+      server_option("key", check_key,
+                    "Key of the record: a template; NULL when a variable has no value. Default '${partition_key}'."),
+      server_option(
+          "partition", check_partition,
+          "Partition: a number, or a template that makes one. Default: a hash of the key, as Java's clients do it."),
+      server_option(
+          "timestamp", nullptr,
+          "Timestamp of the record: 'created_at' of the event, the default (never later than now), or 'now'."),
   };
   const std::vector<OptionSpec> &format = FormatOptions::specs();
   all.push_back(format.front());
-  all.push_back({"key_format", true, false, false, false, nullptr,
-                 "How the key is written: 'raw' (the default), 'json', 'connect_json' (with its schema), or 'base64' "
-                 "(the bytes behind it)."});
+  all.push_back(server_option("key_format", nullptr,
+                              "How the key is written: 'raw' (the default), 'json', 'connect_json' (with its "
+                              "schema), or 'base64' (the bytes behind it)."));
   all.insert(all.end(), format.begin() + 1, format.end());
   return all;
 }
