@@ -60,28 +60,29 @@ milliseconds parse_wait_timeout(const std::string &name, const std::string &valu
 
 static std::vector<OptionSpec> make_options() {
   std::vector<OptionSpec> all{
-      // name, in_server, in_mapping, secret, superuser
-      {"hosts", true, false, false, false, check_hosts,
-       "Required: a master and its replicas, host or host:port, separated by commas and tried in turn until one is "
-       "the master. The default port is 6379."},
-      {"stream", true, false, false, false, check_stream,
-       "Stream of an event, a template with ${aggregate_type}, ${event_type}, ${header.NAME} and the like. Default "
-       "'outbox.event.${aggregate_type}'."},
-      {"maxlen", true, false, false, false, check_maxlen,
-       "Each stream is trimmed to about this number of its latest entries (MAXLEN ~), read or not: 1 to "
-       "9007199254740992. Default: streams are not trimmed."},
-      {"database", true, false, false, false, check_database, "Number of the database: 0 to 65535. Default 0."},
-      {"wait_replicas", true, false, false, false, check_wait_replicas,
-       "An event is delivered when the master and this number of replicas have it in memory (WAIT): 1 to 100. "
-       "Default: when the master has it."},
-      {"wait_timeout", true, false, false, false, check_wait_timeout,
-       "With wait_replicas: when the sink reports that replicas are missing: 100ms to 10s. Default 1s."},
-      {"max_in_flight", true, false, false, false, check_max_in_flight,
-       "Entries that may wait for their reply at the same time, of different keys: 1 to 50000. Default 2000."},
-      {"max_message_bytes", true, false, false, false, check_max_message_bytes,
-       "Largest payload in bytes, at most the server's proto-max-bulk-len: 1024 to 536870912. Default 16777216."},
-      {"user", false, true, false, false, check_not_empty, "Name to log in with. Default 'default'."},
-      {"password", false, true, true, false, check_not_empty, "Password of the user. Default: no login."},
+      server_option("hosts", check_hosts,
+                    "Required: a master and its replicas, host or host:port, separated by commas and tried in turn "
+                    "until one is the master. The default port is 6379."),
+      server_option("stream", check_stream,
+                    "Stream of an event, a template with ${aggregate_type}, ${event_type}, ${header.NAME} and the "
+                    "like. Default 'outbox.event.${aggregate_type}'."),
+      server_option("maxlen", check_maxlen,
+                    "Each stream is trimmed to about this number of its latest entries (MAXLEN ~), read or not: 1 to "
+                    "9007199254740992. Default: streams are not trimmed."),
+      server_option("database", check_database, "Number of the database: 0 to 65535. Default 0."),
+      server_option("wait_replicas", check_wait_replicas,
+                    "An event is delivered when the master and this number of replicas have it in memory (WAIT): 1 "
+                    "to 100. Default: when the master has it."),
+      server_option("wait_timeout", check_wait_timeout,
+                    "With wait_replicas: when the sink reports that replicas are missing: 100ms to 10s. Default 1s."),
+      server_option(
+          "max_in_flight", check_max_in_flight,
+          "Entries that may wait for their reply at the same time, of different keys: 1 to 50000. Default 2000."),
+      server_option(
+          "max_message_bytes", check_max_message_bytes,
+          "Largest payload in bytes, at most the server's proto-max-bulk-len: 1024 to 536870912. Default 16777216."),
+      mapping_option("user", check_not_empty, "Name to log in with. Default 'default'."),
+      secret_option("password", check_not_empty, "Password of the user. Default: no login."),
   };
   const std::vector<OptionSpec> &format = FormatOptions::specs();
   all.insert(all.begin() + 2, format.begin(), format.end());
