@@ -125,8 +125,7 @@ static bool take_pending_sink(TriggerRow *row, Datum *sinks, int n) {
   static Statement find = make_statement<UUIDOID, TEXTARRAYOID>(
       "SELECT sink FROM outbox.events_pending WHERE id OPERATOR(pg_catalog.=) $1 "
       "AND sink OPERATOR(pg_catalog.=) ANY ($2) LIMIT 1");
-  Datum values[] = {row_get(row, EV_ID),
-                    PointerGetDatum(construct_array(sinks, n, TEXTOID, -1, false, TYPALIGN_INT))};
+  Datum values[] = {row_get(row, EV_ID), text_array(sinks, n)};
   if (owner_execute(&find, values, NULL) == 0)
     return false;
   char *sink = SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1);
