@@ -122,8 +122,7 @@ const std::vector<OptionSpec> &FormatOptions::specs() {
 FormatOptions FormatOptions::parse(const Options &server) {
   FormatOptions parsed;
   parsed.format = format_of(server);
-  if (const std::string *headers = find_option(server, "headers"))
-    parsed.placements = parse_placements("headers", *headers);
+  read_option(server, "headers", parse_placements, parsed.placements);
   check_together(server, parsed.format, value_format_of(server), parsed.placements);
   return parsed;
 }

@@ -157,12 +157,9 @@ void HttpPeer::parse(const Options &server, const Options *mapping, const std::s
   if (is_http(url) && !(allow_http && parse_bool("allow_http", *allow_http)))
     refuse_value("url", "An http URL sends events unencrypted.",
                  "Use https, or let a superuser set the option allow_http to 'true'.");
-  if (auto *value = find_option(server, "timeout"))
-    timeout = parse_timeout("timeout", *value);
-  if (auto *value = find_option(server, "connection_lifetime"))
-    connection_lifetime = parse_connection_lifetime("connection_lifetime", *value);
-  if (auto *value = find_option(server, "concurrency"))
-    concurrency = parse_concurrency("concurrency", *value);
+  read_option(server, "timeout", parse_timeout, timeout);
+  read_option(server, "connection_lifetime", parse_connection_lifetime, connection_lifetime);
+  read_option(server, "concurrency", parse_concurrency, concurrency);
   set_networks(server, *this);
   proxy = parse_proxy(server, mapping, url, guard);
   if (auto *value = find_option(server, "ca_pem"))

@@ -138,8 +138,7 @@ std::vector<Advice> ConnectOptions::advise(const Options &server) const {
 ConnectOptions ConnectOptions::parse(const PeerWords &words, const Options &server, const Options *mapping) {
   ConnectOptions made;
   made.words = words;
-  if (const std::string *tls = find_option(server, "tls"))
-    made.tls = parse_bool("tls", *tls);
+  read_option(server, "tls", parse_bool, made.tls);
   const std::string *hosts = find_option(server, "hosts");
   const char *port = made.tls ? words.tls_port : words.port;
   if (!hosts)
@@ -147,13 +146,11 @@ ConnectOptions ConnectOptions::parse(const PeerWords &words, const Options &serv
                    std::string("The sink needs a ") + words.noun + " to connect to.",
                    std::string("Example: OPTIONS (hosts 'localhost:") + port + "').");
   made.hosts = parse_hosts("hosts", *hosts, port);
-  if (const std::string *timeout = find_option(server, "connect_timeout"))
-    made.connect_timeout = parse_connect_timeout("connect_timeout", *timeout);
+  read_option(server, "connect_timeout", parse_connect_timeout, made.connect_timeout);
   if (!made.tls)
     for (const char *name : {"ssl_ca_pem", "enable_ssl_certificate_verification"})
       refuse_without_meaning(server, name, "The connection has no TLS: set tls 'true'.");
-  if (const std::string *verify = find_option(server, "enable_ssl_certificate_verification"))
-    made.verify = parse_bool("enable_ssl_certificate_verification", *verify);
+  read_option(server, "enable_ssl_certificate_verification", parse_bool, made.verify);
   if (const std::string *ca = find_option(server, "ssl_ca_pem"))
     made.ca_pem = *ca;
   if (!mapping)

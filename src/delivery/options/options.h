@@ -66,6 +66,13 @@ const std::vector<OptionSpec> &common_options();
 
 const std::string *find_option(const Options &options, const char *name); /* null if it is not set */
 
+/* Reads an option into `into`, which is left as it is if the option is not set. `parse` takes a name and a value. */
+template <class Parse, class Value>
+void read_option(const Options &options, const char *name, Parse parse, Value &into) {
+  if (const std::string *value = find_option(options, name))
+    into = parse(name, *value);
+}
+
 /* Throws a BadInput that shows the value. */
 [[noreturn]] void throw_bad_value(const std::string &name, const std::string &value, std::string detail,
                                   std::string hint = {});

@@ -115,10 +115,8 @@ const std::vector<OptionSpec> &KafkaRecordMaker::options() {
 KafkaRecordMaker::KafkaRecordMaker(const Options &server) {
   const std::string *topic = find_option(server, "topic");
   topic_ = Template::parse("topic", topic ? *topic : default_topic);
-  if (const std::string *key = find_option(server, "key"))
-    key_ = Template::parse("key", *key);
-  if (const std::string *partition = find_option(server, "partition"))
-    partition_ = Template::parse("partition", *partition);
+  read_option(server, "key", Template::parse, key_);
+  read_option(server, "partition", Template::parse, partition_);
   key_format_ = parse_choice<KeyFormat>(server, "key_format",
                                         {{"raw", KeyFormat::Raw},
                                          {"json", KeyFormat::Json},
