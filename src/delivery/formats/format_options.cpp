@@ -13,14 +13,6 @@
 namespace outbox {
 namespace {
 
-void check_bool(const std::string &name, const std::string &value) {
-  parse_bool(name, value);
-}
-
-void check_placements(const std::string &name, const std::string &value) {
-  parse_placements(name, value);
-}
-
 Format format_of(const Options &server) {
   return parse_choice<Format>(server, "format",
                               {{"debezium", Format::Debezium},
@@ -106,10 +98,10 @@ const std::vector<OptionSpec> &FormatOptions::specs() {
                     "With value_format 'json_compact': 'keep' (the default), 'ignore' (members that are null or [] "
                     "are left out) or 'optional_bytes' (those that are [])."),
       server_option(
-          "headers", check_placements,
+          "headers", check<parse_placements>,
           "Columns beside the payload: 'column:header|envelope|partition[:alias], ...'; header.NAME is a header of "
           "the event. Default '', but for Kafka with format 'debezium': 'event_type:header:eventType'."),
-      server_option("tombstone_on_empty_payload", check_bool,
+      server_option("tombstone_on_empty_payload", check<parse_bool>,
                     "A payload that is NULL: 'true' sends a tombstone, a record without a value; 'false' sends null, "
                     "in JSON formats. Default: such an event is refused when it is enqueued."),
       server_option("source", CloudEvents::check_source,

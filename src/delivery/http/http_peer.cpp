@@ -26,11 +26,6 @@ size_t parse_concurrency(const std::string &name, const std::string &value) {
   return static_cast<size_t>(parse_int(name, value, 1, 1000));
 }
 
-/* Makes a check of a parser. */
-template <auto parse> void check(const std::string &name, const std::string &value) {
-  (void)parse(name, value);
-}
-
 [[noreturn]] void required(const char *name, const std::string &with, std::string detail) {
   throw BadInput(OB_MISSING_OPTION, name, "option \"" + std::string(name) + "\" is required with \"" + with + "\"",
                  std::move(detail),

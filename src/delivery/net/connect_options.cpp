@@ -41,15 +41,8 @@ bool parse_host(std::string_view text, const char *default_port, Host &host) {
   return !host.name.empty() && (port.empty() || port.starts_with(':')) && is_port(host.port);
 }
 
-void check_bool(const std::string &name, const std::string &value) {
-  parse_bool(name, value);
-}
-
 milliseconds parse_connect_timeout(const std::string &name, const std::string &value) {
   return parse_duration(name, value, milliseconds(100), milliseconds(300'000));
-}
-void check_connect_timeout(const std::string &name, const std::string &value) {
-  parse_connect_timeout(name, value);
 }
 
 [[noreturn]] void required(const char *name, const char *with, const char *detail) {
@@ -77,12 +70,12 @@ void check_hosts(const std::string &name, const std::string &value) {
 
 const std::vector<OptionSpec> &ConnectOptions::specs() {
   static const auto &specs = *new std::vector<OptionSpec>{
-      server_option("connect_timeout", check_connect_timeout,
+      server_option("connect_timeout", check<parse_connect_timeout>,
                     "How long connecting to one host may take, login included: 100ms to 5min. Default 10s."),
-      server_option("tls", check_bool, "Whether to connect with TLS. Default false."),
+      server_option("tls", check<parse_bool>, "Whether to connect with TLS. Default false."),
       server_option("ssl_ca_pem", check_certificates_pem,
                     "Certificates in PEM that the peer's must come from, instead of the system's authorities."),
-      server_option("enable_ssl_certificate_verification", check_bool,
+      server_option("enable_ssl_certificate_verification", check<parse_bool>,
                     "Whether the peer's certificate is verified, and made out to its host. Default true."),
       mapping_option("ssl_certificate_pem", check_certificates_pem,
                      "The client's certificate in PEM; its authorities may follow."),

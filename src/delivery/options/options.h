@@ -44,6 +44,11 @@ struct OptionSpec {
   const char *description = ""; /* with unit, default and range */
 };
 
+/* An OptionCheck: whether `parse` takes the value. */
+template <auto parse> void check(const std::string &name, const std::string &value) {
+  (void)parse(name, value);
+}
+
 inline OptionSpec server_option(const char *name, OptionCheck check, const char *description) {
   return {.name = name, .in_server = true, .check = check, .description = description};
 }

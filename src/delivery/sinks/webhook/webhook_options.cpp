@@ -34,11 +34,6 @@ std::string parse_method(const std::string &name, const std::string &value) {
 
 /* ---- checks ---- */
 
-/* Makes a check of a parser. */
-template <auto parse> static void check(const std::string &name, const std::string &value) {
-  (void)parse(name, value);
-}
-
 /* 0 = never. */
 static milliseconds parse_disable_after(const std::string &name, const std::string &value) {
   return parse_duration(name, value, milliseconds(0), std::chrono::hours(24 * 365));
