@@ -30,17 +30,6 @@ void check_password(const std::string &name, const std::string &value) {
 seconds parse_heartbeat(const std::string &name, const std::string &value) {
   return std::chrono::ceil<seconds>(parse_duration(name, value, seconds(1), seconds(3600)));
 }
-void check_heartbeat(const std::string &name, const std::string &value) {
-  parse_heartbeat(name, value);
-}
-
-void check_max_in_flight(const std::string &name, const std::string &value) {
-  parse_max_in_flight(name, value);
-}
-void check_max_message_bytes(const std::string &name, const std::string &value) {
-  parse_max_message_bytes(name, value);
-}
-
 }  // namespace
 
 uint32_t parse_max_in_flight(const std::string &name, const std::string &value) {
@@ -64,12 +53,12 @@ static std::vector<OptionSpec> make_options() {
                     "Routing key: a template. Default '${aggregate_type}.${event_type}'."),
       server_option("vhost", check_short, "Virtual host. Default '/'."),
       server_option(
-          "max_in_flight", check_max_in_flight,
+          "max_in_flight", check<parse_max_in_flight>,
           "Messages that may wait for their confirm at the same time, of different keys: 1 to 50000. Default 2000."),
       server_option(
-          "max_message_bytes", check_max_message_bytes,
+          "max_message_bytes", check<parse_max_message_bytes>,
           "Largest body in bytes, at most the broker's max_message_size: 1024 to 536870912. Default 16777216."),
-      server_option("heartbeat", check_heartbeat,
+      server_option("heartbeat", check<parse_heartbeat>,
                     "A broker that is silent for twice as long is gone: 1s to 1h. Default 30s."),
       mapping_option(
           "user", check_short,
@@ -105,8 +94,7 @@ Connecting parse_connecting(const Options &server, const Options *mapping) {
   Connecting made{ConnectOptions::parse(broker, server, mapping)};
   if (const std::string *vhost = find_option(server, "vhost"))
     made.vhost = *vhost;
-  if (const std::string *heartbeat = find_option(server, "heartbeat"))
-    made.heartbeat = parse_heartbeat("heartbeat", *heartbeat);
+  read_option(server, "heartbeat", parse_heartbeat, made.heartbeat);
   if (!mapping)
     return made;
 

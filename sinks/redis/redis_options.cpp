@@ -19,26 +19,10 @@ constexpr const char *default_user = "default"; /* Redis's name for logins witho
 int parse_database(const std::string &name, const std::string &value) {
   return static_cast<int>(parse_int(name, value, 0, 65'535));
 }
-void check_database(const std::string &name, const std::string &value) {
-  parse_database(name, value);
-}
 void check_not_empty(const std::string &name, const std::string &value) {
   if (value.empty())
     refuse_value(name, "It is empty.");
 }
-void check_max_in_flight(const std::string &name, const std::string &value) {
-  parse_max_in_flight(name, value);
-}
-void check_max_message_bytes(const std::string &name, const std::string &value) {
-  parse_max_message_bytes(name, value);
-}
-void check_wait_replicas(const std::string &name, const std::string &value) {
-  parse_wait_replicas(name, value);
-}
-void check_wait_timeout(const std::string &name, const std::string &value) {
-  parse_wait_timeout(name, value);
-}
-
 }  // namespace
 
 uint32_t parse_max_in_flight(const std::string &name, const std::string &value) {
@@ -69,17 +53,17 @@ static std::vector<OptionSpec> make_options() {
       server_option("maxlen", check_maxlen,
                     "Each stream is trimmed to about this number of its latest entries (MAXLEN ~), read or not: 1 to "
                     "9007199254740992. Default: streams are not trimmed."),
-      server_option("database", check_database, "Number of the database: 0 to 65535. Default 0."),
-      server_option("wait_replicas", check_wait_replicas,
+      server_option("database", check<parse_database>, "Number of the database: 0 to 65535. Default 0."),
+      server_option("wait_replicas", check<parse_wait_replicas>,
                     "An event is delivered when the master and this number of replicas have it in memory (WAIT): 1 "
                     "to 100. Default: when the master has it."),
-      server_option("wait_timeout", check_wait_timeout,
+      server_option("wait_timeout", check<parse_wait_timeout>,
                     "With wait_replicas: when the sink reports that replicas are missing: 100ms to 10s. Default 1s."),
       server_option(
-          "max_in_flight", check_max_in_flight,
+          "max_in_flight", check<parse_max_in_flight>,
           "Entries that may wait for their reply at the same time, of different keys: 1 to 50000. Default 2000."),
       server_option(
-          "max_message_bytes", check_max_message_bytes,
+          "max_message_bytes", check<parse_max_message_bytes>,
           "Largest payload in bytes, at most the server's proto-max-bulk-len: 1024 to 536870912. Default 16777216."),
       mapping_option("user", check_not_empty, "Name to log in with. Default 'default'."),
       secret_option("password", check_not_empty, "Password of the user. Default: no login."),
@@ -107,8 +91,7 @@ Connecting parse_connecting(const Options &server, const Options *mapping) {
   Connecting made;
   static_cast<ConnectOptions &>(made) = ConnectOptions::parse(server_words, server, mapping);
   made.waits = find_option(server, "wait_replicas");
-  if (const std::string *database = find_option(server, "database"))
-    made.database = parse_database("database", *database);
+  read_option(server, "database", parse_database, made.database);
   if (!mapping)
     return made;
   if (const std::string *password = find_option(*mapping, "password")) {
