@@ -198,7 +198,7 @@ public:
   /* Checks combinations of a user mapping's options. Throws BadInput. */
   virtual void check_mapping(const Options & /*mapping*/) const {}
   /* The secrets of a mapping, which parse() has accepted, that no text of its sinks may show. By default the values
-   * of all secret options. */
+   * of all secret options, but for one that is also the option "user". */
   virtual SecretMask secrets(const Options &mapping) const;
   /* Finds typical mistakes in options that parse() has accepted, for outbox.doctor(). `mapping` is null if the sink
    * has no user mapping. */
