@@ -15,24 +15,23 @@ void check_max_message_bytes(const std::string &name, const std::string &value) 
 
 std::vector<OptionSpec> make_options() {
   std::vector<OptionSpec> all{
-      // name, in_server, in_mapping, secret, superuser
-      {"queue_url", true, false, false, false, check_queue_url,
-       "URL of the SQS queue that gets the events. One of queue_url, topic_arn and event_bus is required."},
-      {"topic_arn", true, false, false, false, check_topic_arn, "ARN of the SNS topic that gets the events."},
-      {"event_bus", true, false, false, false, check_event_bus,
-       "Name or ARN of the EventBridge bus that gets the events, such as 'default'."},
-      {"region", true, false, false, false, check_region,
-       "Region, such as 'eu-central-1'. Required if neither URL nor ARN names it."},
-      {"endpoint", true, false, false, true, check_endpoint,
-       "Where requests go instead of to AWS's public host: a VPC endpoint, or a local server for tests. Superuser "
-       "only."},
-      {"subject", true, false, false, false, check_subject,
-       "Subject of a message of SNS: a template. Default: none."},
-      {"detail_type", true, false, false, false, check_detail_type,
-       "detail-type of an event of EventBridge: a template. Default '${event_type}'."},
-      {"max_message_bytes", true, false, false, false, check_max_message_bytes,
-       "Largest message in bytes with its attributes, and largest sum of the messages of a request: 1024 to 1048576. "
-       "Default 262144."},
+      server_option(
+          "queue_url", check_queue_url,
+          "URL of the SQS queue that gets the events. One of queue_url, topic_arn and event_bus is required."),
+      server_option("topic_arn", check_topic_arn, "ARN of the SNS topic that gets the events."),
+      server_option("event_bus", check_event_bus,
+                    "Name or ARN of the EventBridge bus that gets the events, such as 'default'."),
+      server_option("region", check_region,
+                    "Region, such as 'eu-central-1'. Required if neither URL nor ARN names it."),
+      superuser_option("endpoint", check_endpoint,
+                       "Where requests go instead of to AWS's public host: a VPC endpoint, or a local server for "
+                       "tests. Superuser only."),
+      server_option("subject", check_subject, "Subject of a message of SNS: a template. Default: none."),
+      server_option("detail_type", check_detail_type,
+                    "detail-type of an event of EventBridge: a template. Default '${event_type}'."),
+      server_option("max_message_bytes", check_max_message_bytes,
+                    "Largest message in bytes with its attributes, and largest sum of the messages of a request: "
+                    "1024 to 1048576. Default 262144."),
   };
   for (const std::vector<OptionSpec> &more :
        {FormatOptions::specs(), HttpPeer::server_specs(), aws::credential_options(), HttpPeer::mapping_specs()})

@@ -114,8 +114,7 @@ MessageMaker::MessageMaker(const Options &server, const Target &target)
   const FormatOptions format = parse_format(server, service_);
   structured_ = format.format == Format::Structured;
   format_ = format.make(server);
-  if (const std::string *subject = find_option(server, "subject"))
-    subject_ = Template::parse("subject", *subject);
+  read_option(server, "subject", Template::parse, subject_);
   if (service_ != Service::EventBridge)
     return;
   const std::string *detail_type = find_option(server, "detail_type"), *source = find_option(server, "source");

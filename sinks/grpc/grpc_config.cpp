@@ -45,8 +45,7 @@ GrpcConfig::GrpcConfig(const Options &server, const Options *mapping) : knows_ma
   url_ = origin_ + method_;
   form_ = parse_choice<MessageForm>(server, "message",
                                     {{"event", MessageForm::Event}, {"payload_bytes", MessageForm::PayloadBytes}});
-  if (const std::string *value = find_option(server, "max_message_bytes"))
-    max_message_bytes_ = parse_max_message_bytes("max_message_bytes", *value);
+  read_option(server, "max_message_bytes", parse_max_message_bytes, max_message_bytes_);
   const std::string *headers = find_option(server, "headers");
   const HttpHeaders given = headers ? parse_metadata("headers", *headers) : HttpHeaders();
   for (auto &[name, value] : given) {
@@ -59,8 +58,7 @@ GrpcConfig::GrpcConfig(const Options &server, const Options *mapping) : knows_ma
   if (!mapping)
     return;
 
-  if (const std::string *value = find_option(*mapping, "headers"))
-    secret_headers_ = parse_metadata("headers", *value);
+  read_option(*mapping, "headers", parse_metadata, secret_headers_);
   if (const std::string *token = find_option(*mapping, "bearer_token"))
     secret_headers_.emplace_back("authorization", "Bearer " + *token);
   for (auto &[name, value] : secret_headers_)

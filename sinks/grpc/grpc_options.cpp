@@ -43,31 +43,21 @@ void check_method(const std::string &name, const std::string &value) {
     throw_bad_value(name, value, "Expected /PACKAGE.SERVICE/METHOD.", "Example: '/outbox.v1.Sink/Publish'.");
 }
 
-void check_max_message_bytes(const std::string &name, const std::string &value) {
-  parse_max_message_bytes(name, value);
-}
-
-void check_metadata(const std::string &name, const std::string &value) {
-  parse_metadata(name, value);
-}
-
 std::vector<OptionSpec> make_options() {
   std::vector<OptionSpec> all{
-      // name, in_server, in_mapping, secret, superuser
-      {"url", true, false, false, false, check_url,
-       "Required: the server, https://host:port. https, unless allow_http is true."},
-      {"method", true, false, false, false, check_method,
-       "The unary method that is called: /PACKAGE.SERVICE/METHOD. Default '/outbox.v1.Sink/Publish'."},
-      {"message", true, false, false, false, nullptr,
-       "What is sent: 'event' (the default), the message outbox.v1.Event of sink.proto; or 'payload_bytes', those of "
-       "the event as they are."},
-      {"max_message_bytes", true, false, false, false, check_max_message_bytes,
-       "Largest message in bytes, at most what the server receives: 1024 to 2147483647. Default 4194304."},
-      {"headers", true, true, false, false, check_metadata,
-       "Metadata of each call, a flat JSON object: '{\"x-tenant\": \"${header.tenant}\"}'. In the user mapping those "
-       "that are secrets, without variables."},
-      {"bearer_token", false, true, true, false, check_bearer_token,
-       "Sent as the metadata 'authorization: Bearer ...'."},
+      server_option("url", check_url, "Required: the server, https://host:port. https, unless allow_http is true."),
+      server_option("method", check_method,
+                    "The unary method that is called: /PACKAGE.SERVICE/METHOD. Default '/outbox.v1.Sink/Publish'."),
+      server_option("message", nullptr,
+                    "What is sent: 'event' (the default), the message outbox.v1.Event of sink.proto; or "
+                    "'payload_bytes', those of the event as they are."),
+      server_option(
+          "max_message_bytes", check<parse_max_message_bytes>,
+          "Largest message in bytes, at most what the server receives: 1024 to 2147483647. Default 4194304."),
+      server_or_mapping_option("headers", check<parse_metadata>,
+                               "Metadata of each call, a flat JSON object: '{\"x-tenant\": \"${header.tenant}\"}'. "
+                               "In the user mapping those that are secrets, without variables."),
+      secret_option("bearer_token", check_bearer_token, "Sent as the metadata 'authorization: Bearer ...'."),
   };
   for (const auto &specs : {HttpPeer::server_specs(), HttpPeer::mapping_specs()})
     all.insert(all.end(), specs.begin(), specs.end());

@@ -5,10 +5,8 @@ namespace outbox::nats {
 
 NatsConfig::NatsConfig(const Options &server, const Options *mapping)
     : maker(server), connecting(parse_connecting(server, mapping)) {
-  if (const std::string *value = find_option(server, "max_in_flight"))
-    max_in_flight = parse_max_in_flight("max_in_flight", *value);
-  if (const std::string *value = find_option(server, "max_message_bytes"))
-    max_message_bytes = parse_max_message_bytes("max_message_bytes", *value);
+  read_option(server, "max_in_flight", parse_max_in_flight, max_in_flight);
+  read_option(server, "max_message_bytes", parse_max_message_bytes, max_message_bytes);
 }
 
 void NatsConfig::check_event(const ob_event &event) const {

@@ -43,29 +43,10 @@ void check_not_empty(const std::string &name, const std::string &value) {
     refuse_value(name, "It is empty.");
 }
 
-void check_credentials(const std::string &name, const std::string &value) {
-  Credentials::parse(name, value);
-}
-
-void check_seed(const std::string &name, const std::string &value) {
-  Nkey::parse(name, value);
-}
-
 /* In whole seconds. */
 seconds parse_ping_interval(const std::string &name, const std::string &value) {
   return std::chrono::ceil<seconds>(parse_duration(name, value, seconds(1), seconds(3600)));
 }
-void check_ping_interval(const std::string &name, const std::string &value) {
-  parse_ping_interval(name, value);
-}
-
-void check_max_in_flight(const std::string &name, const std::string &value) {
-  parse_max_in_flight(name, value);
-}
-void check_max_message_bytes(const std::string &name, const std::string &value) {
-  parse_max_message_bytes(name, value);
-}
-
 }  // namespace
 
 uint32_t parse_max_in_flight(const std::string &name, const std::string &value) {
@@ -78,31 +59,31 @@ size_t parse_max_message_bytes(const std::string &name, const std::string &value
 
 static std::vector<OptionSpec> make_options() {
   std::vector<OptionSpec> all{
-      // name, in_server, in_mapping, secret, superuser
-      {"hosts", true, false, false, false, check_hosts,
-       "Required: servers of one cluster, host or host:port, separated by commas and tried in turn. The default "
-       "port is 4222."},
-      {"subject", true, false, false, false, check_subject,
-       "Subject of an event, a template with ${aggregate_type}, ${event_type}, ${header.NAME} and the like. Default "
-       "'outbox.event.${aggregate_type}.${event_type}'."},
-      {"stream", true, false, false, false, check_stream,
-       "Stream that must store the events: another one refuses them. Default: any."},
-      {"max_in_flight", true, false, false, false, check_max_in_flight,
-       "Messages that may wait for their acknowledgement at the same time, of different keys: 1 to 50000. Default "
-       "2000."},
-      {"max_message_bytes", true, false, false, false, check_max_message_bytes,
-       "Largest message in bytes, headers included, at most the server's max_payload: 1024 to 67108864. Default "
-       "1048576."},
-      {"ping_interval", true, false, false, false, check_ping_interval,
-       "A server that is silent for twice as long is gone: 1s to 1h. Default 30s."},
-      {"inbox_prefix", true, false, false, false, check_inbox_prefix,
-       "Where acknowledgements arrive: the user must be allowed to subscribe below it. Default '_INBOX'."},
-      {"user", false, true, false, false, check_not_empty, "Name to log in with."},
-      {"password", false, true, true, false, check_not_empty, "Password of the user."},
-      {"token", false, true, true, false, check_not_empty, "Token to log in with."},
-      {"credentials", false, true, true, false, check_credentials,
-       "Content of a .creds file: the JWT of a user and the seed of its nkey."},
-      {"nkey_seed", false, true, true, false, check_seed, "Seed of an nkey to log in with: SU..."},
+      server_option("hosts", check_hosts,
+                    "Required: servers of one cluster, host or host:port, separated by commas and tried in turn. The "
+                    "default port is 4222."),
+      server_option("subject", check_subject,
+                    "Subject of an event, a template with ${aggregate_type}, ${event_type}, ${header.NAME} and the "
+                    "like. Default 'outbox.event.${aggregate_type}.${event_type}'."),
+      server_option("stream", check_stream,
+                    "Stream that must store the events: another one refuses them. Default: any."),
+      server_option("max_in_flight", check<parse_max_in_flight>,
+                    "Messages that may wait for their acknowledgement at the same time, of different keys: 1 to "
+                    "50000. Default 2000."),
+      server_option("max_message_bytes", check<parse_max_message_bytes>,
+                    "Largest message in bytes, headers included, at most the server's max_payload: 1024 to 67108864. "
+                    "Default 1048576."),
+      server_option("ping_interval", check<parse_ping_interval>,
+                    "A server that is silent for twice as long is gone: 1s to 1h. Default 30s."),
+      server_option(
+          "inbox_prefix", check_inbox_prefix,
+          "Where acknowledgements arrive: the user must be allowed to subscribe below it. Default '_INBOX'."),
+      mapping_option("user", check_not_empty, "Name to log in with."),
+      secret_option("password", check_not_empty, "Password of the user."),
+      secret_option("token", check_not_empty, "Token to log in with."),
+      secret_option("credentials", check<Credentials::parse>,
+                    "Content of a .creds file: the JWT of a user and the seed of its nkey."),
+      secret_option("nkey_seed", check<Nkey::parse>, "Seed of an nkey to log in with: SU..."),
   };
   const std::vector<OptionSpec> &format = FormatOptions::specs();
   all.insert(all.begin() + 3, format.begin(), format.end());
@@ -164,8 +145,7 @@ std::string Connecting::who() const {
 
 Connecting parse_connecting(const Options &server, const Options *mapping) {
   Connecting made{ConnectOptions::parse(server_words, server, mapping)};
-  if (const std::string *interval = find_option(server, "ping_interval"))
-    made.ping_interval = parse_ping_interval("ping_interval", *interval);
+  read_option(server, "ping_interval", parse_ping_interval, made.ping_interval);
   if (const std::string *prefix = find_option(server, "inbox_prefix"))
     made.inbox_prefix = *prefix;
   if (!mapping)
@@ -183,8 +163,7 @@ Connecting parse_connecting(const Options &server, const Options *mapping) {
     made.jwt = credentials.jwt;
     made.nkey = Nkey::parse("credentials", credentials.seed);
   }
-  if (const std::string *seed = find_option(*mapping, "nkey_seed"))
-    made.nkey = Nkey::parse("nkey_seed", *seed);
+  read_option(*mapping, "nkey_seed", Nkey::parse, made.nkey);
   return made;
 }
 

@@ -46,15 +46,6 @@ public:
   const std::vector<OptionSpec> &options() const override { return rabbitmq_options(); }
   std::vector<const char *> target_options() const override { return {"hosts"}; }
   void check_mapping(const Options &mapping) const override { check_user_mapping(mapping); }
-  SecretMask secrets(const Options &mapping) const override {
-    SecretMask mask;
-    const std::string *user = find_option(mapping, "user");
-    for (const OptionSpec &spec : rabbitmq_options())
-      if (const std::string *value = spec.secret ? find_option(mapping, spec.name) : nullptr)
-        if (!user || *value != *user) /* the user's name is not secret */
-          mask.add(*value);
-    return mask;
-  }
   std::shared_ptr<const SinkConfig> parse(const Options &server, const Options *mapping) const override {
     return std::make_shared<RabbitConfig>(server, mapping);
   }

@@ -30,17 +30,6 @@ void check_password(const std::string &name, const std::string &value) {
 seconds parse_heartbeat(const std::string &name, const std::string &value) {
   return std::chrono::ceil<seconds>(parse_duration(name, value, seconds(1), seconds(3600)));
 }
-void check_heartbeat(const std::string &name, const std::string &value) {
-  parse_heartbeat(name, value);
-}
-
-void check_max_in_flight(const std::string &name, const std::string &value) {
-  parse_max_in_flight(name, value);
-}
-void check_max_message_bytes(const std::string &name, const std::string &value) {
-  parse_max_message_bytes(name, value);
-}
-
 }  // namespace
 
 uint32_t parse_max_in_flight(const std::string &name, const std::string &value) {
@@ -53,25 +42,28 @@ size_t parse_max_message_bytes(const std::string &name, const std::string &value
 
 static std::vector<OptionSpec> make_options() {
   std::vector<OptionSpec> all{
-      // name, in_server, in_mapping, secret, superuser
-      {"hosts", true, false, false, false, check_hosts,
-       "Required: brokers of one cluster, host or host:port, separated by commas and tried in turn. The default "
-       "port is 5672, with tls 5671."},
-      {"exchange", true, false, false, false, check_exchange,
-       "Required: exchange of an event, a template with ${aggregate_type}, ${event_type}, ${header.NAME} and the "
-       "like. Empty: the default exchange, where routing_key is the name of a queue."},
-      {"routing_key", true, false, false, false, check_routing_key,
-       "Routing key: a template. Default '${aggregate_type}.${event_type}'."},
-      {"vhost", true, false, false, false, check_short, "Virtual host. Default '/'."},
-      {"max_in_flight", true, false, false, false, check_max_in_flight,
-       "Messages that may wait for their confirm at the same time, of different keys: 1 to 50000. Default 2000."},
-      {"max_message_bytes", true, false, false, false, check_max_message_bytes,
-       "Largest body in bytes, at most the broker's max_message_size: 1024 to 536870912. Default 16777216."},
-      {"heartbeat", true, false, false, false, check_heartbeat,
-       "A broker that is silent for twice as long is gone: 1s to 1h. Default 30s."},
-      {"user", false, true, false, false, check_short,
-       "Name to log in with. Default 'guest'; with ssl_certificate_pem the certificate is the login (EXTERNAL)."},
-      {"password", false, true, true, false, check_password, "Password of the user. Default 'guest'."},
+      server_option("hosts", check_hosts,
+                    "Required: brokers of one cluster, host or host:port, separated by commas and tried in turn. The "
+                    "default port is 5672, with tls 5671."),
+      server_option(
+          "exchange", check_exchange,
+          "Required: exchange of an event, a template with ${aggregate_type}, ${event_type}, ${header.NAME} and the "
+          "like. Empty: the default exchange, where routing_key is the name of a queue."),
+      server_option("routing_key", check_routing_key,
+                    "Routing key: a template. Default '${aggregate_type}.${event_type}'."),
+      server_option("vhost", check_short, "Virtual host. Default '/'."),
+      server_option(
+          "max_in_flight", check<parse_max_in_flight>,
+          "Messages that may wait for their confirm at the same time, of different keys: 1 to 50000. Default 2000."),
+      server_option(
+          "max_message_bytes", check<parse_max_message_bytes>,
+          "Largest body in bytes, at most the broker's max_message_size: 1024 to 536870912. Default 16777216."),
+      server_option("heartbeat", check<parse_heartbeat>,
+                    "A broker that is silent for twice as long is gone: 1s to 1h. Default 30s."),
+      mapping_option(
+          "user", check_short,
+          "Name to log in with. Default 'guest'; with ssl_certificate_pem the certificate is the login (EXTERNAL)."),
+      secret_option("password", check_password, "Password of the user. Default 'guest'."),
   };
   const std::vector<OptionSpec> &format = FormatOptions::specs();
   all.insert(all.begin() + 3, format.begin(), format.end());
@@ -102,8 +94,7 @@ Connecting parse_connecting(const Options &server, const Options *mapping) {
   Connecting made{ConnectOptions::parse(broker, server, mapping)};
   if (const std::string *vhost = find_option(server, "vhost"))
     made.vhost = *vhost;
-  if (const std::string *heartbeat = find_option(server, "heartbeat"))
-    made.heartbeat = parse_heartbeat("heartbeat", *heartbeat);
+  read_option(server, "heartbeat", parse_heartbeat, made.heartbeat);
   if (!mapping)
     return made;
 

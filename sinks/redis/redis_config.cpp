@@ -5,16 +5,12 @@ namespace outbox::redis {
 
 RedisConfig::RedisConfig(const Options &server, const Options *mapping)
     : maker(server), connecting(parse_connecting(server, mapping)) {
-  if (const std::string *value = find_option(server, "max_in_flight"))
-    max_in_flight = parse_max_in_flight("max_in_flight", *value);
-  if (const std::string *value = find_option(server, "max_message_bytes"))
-    max_message_bytes = parse_max_message_bytes("max_message_bytes", *value);
-  if (const std::string *value = find_option(server, "wait_replicas"))
-    wait_replicas = parse_wait_replicas("wait_replicas", *value);
-  else
+  read_option(server, "max_in_flight", parse_max_in_flight, max_in_flight);
+  read_option(server, "max_message_bytes", parse_max_message_bytes, max_message_bytes);
+  read_option(server, "wait_replicas", parse_wait_replicas, wait_replicas);
+  if (!find_option(server, "wait_replicas"))
     refuse_without_meaning(server, "wait_timeout", "The sink waits for no replicas: set wait_replicas.");
-  if (const std::string *value = find_option(server, "wait_timeout"))
-    wait_timeout = parse_wait_timeout("wait_timeout", *value);
+  read_option(server, "wait_timeout", parse_wait_timeout, wait_timeout);
 }
 
 void RedisConfig::check_event(const ob_event &event) const {

@@ -19,26 +19,10 @@ constexpr const char *default_user = "default"; /* Redis's name for logins witho
 int parse_database(const std::string &name, const std::string &value) {
   return static_cast<int>(parse_int(name, value, 0, 65'535));
 }
-void check_database(const std::string &name, const std::string &value) {
-  parse_database(name, value);
-}
 void check_not_empty(const std::string &name, const std::string &value) {
   if (value.empty())
     refuse_value(name, "It is empty.");
 }
-void check_max_in_flight(const std::string &name, const std::string &value) {
-  parse_max_in_flight(name, value);
-}
-void check_max_message_bytes(const std::string &name, const std::string &value) {
-  parse_max_message_bytes(name, value);
-}
-void check_wait_replicas(const std::string &name, const std::string &value) {
-  parse_wait_replicas(name, value);
-}
-void check_wait_timeout(const std::string &name, const std::string &value) {
-  parse_wait_timeout(name, value);
-}
-
 }  // namespace
 
 uint32_t parse_max_in_flight(const std::string &name, const std::string &value) {
@@ -60,28 +44,29 @@ milliseconds parse_wait_timeout(const std::string &name, const std::string &valu
 
 static std::vector<OptionSpec> make_options() {
   std::vector<OptionSpec> all{
-      // name, in_server, in_mapping, secret, superuser
-      {"hosts", true, false, false, false, check_hosts,
-       "Required: a master and its replicas, host or host:port, separated by commas and tried in turn until one is "
-       "the master. The default port is 6379."},
-      {"stream", true, false, false, false, check_stream,
-       "Stream of an event, a template with ${aggregate_type}, ${event_type}, ${header.NAME} and the like. Default "
-       "'outbox.event.${aggregate_type}'."},
-      {"maxlen", true, false, false, false, check_maxlen,
-       "Each stream is trimmed to about this number of its latest entries (MAXLEN ~), read or not: 1 to "
-       "9007199254740992. Default: streams are not trimmed."},
-      {"database", true, false, false, false, check_database, "Number of the database: 0 to 65535. Default 0."},
-      {"wait_replicas", true, false, false, false, check_wait_replicas,
-       "An event is delivered when the master and this number of replicas have it in memory (WAIT): 1 to 100. "
-       "Default: when the master has it."},
-      {"wait_timeout", true, false, false, false, check_wait_timeout,
-       "With wait_replicas: when the sink reports that replicas are missing: 100ms to 10s. Default 1s."},
-      {"max_in_flight", true, false, false, false, check_max_in_flight,
-       "Entries that may wait for their reply at the same time, of different keys: 1 to 50000. Default 2000."},
-      {"max_message_bytes", true, false, false, false, check_max_message_bytes,
-       "Largest payload in bytes, at most the server's proto-max-bulk-len: 1024 to 536870912. Default 16777216."},
-      {"user", false, true, false, false, check_not_empty, "Name to log in with. Default 'default'."},
-      {"password", false, true, true, false, check_not_empty, "Password of the user. Default: no login."},
+      server_option("hosts", check_hosts,
+                    "Required: a master and its replicas, host or host:port, separated by commas and tried in turn "
+                    "until one is the master. The default port is 6379."),
+      server_option("stream", check_stream,
+                    "Stream of an event, a template with ${aggregate_type}, ${event_type}, ${header.NAME} and the "
+                    "like. Default 'outbox.event.${aggregate_type}'."),
+      server_option("maxlen", check_maxlen,
+                    "Each stream is trimmed to about this number of its latest entries (MAXLEN ~), read or not: 1 to "
+                    "9007199254740992. Default: streams are not trimmed."),
+      server_option("database", check<parse_database>, "Number of the database: 0 to 65535. Default 0."),
+      server_option("wait_replicas", check<parse_wait_replicas>,
+                    "An event is delivered when the master and this number of replicas have it in memory (WAIT): 1 "
+                    "to 100. Default: when the master has it."),
+      server_option("wait_timeout", check<parse_wait_timeout>,
+                    "With wait_replicas: when the sink reports that replicas are missing: 100ms to 10s. Default 1s."),
+      server_option(
+          "max_in_flight", check<parse_max_in_flight>,
+          "Entries that may wait for their reply at the same time, of different keys: 1 to 50000. Default 2000."),
+      server_option(
+          "max_message_bytes", check<parse_max_message_bytes>,
+          "Largest payload in bytes, at most the server's proto-max-bulk-len: 1024 to 536870912. Default 16777216."),
+      mapping_option("user", check_not_empty, "Name to log in with. Default 'default'."),
+      secret_option("password", check_not_empty, "Password of the user. Default: no login."),
   };
   const std::vector<OptionSpec> &format = FormatOptions::specs();
   all.insert(all.begin() + 2, format.begin(), format.end());
@@ -106,8 +91,7 @@ Connecting parse_connecting(const Options &server, const Options *mapping) {
   Connecting made;
   static_cast<ConnectOptions &>(made) = ConnectOptions::parse(server_words, server, mapping);
   made.waits = find_option(server, "wait_replicas");
-  if (const std::string *database = find_option(server, "database"))
-    made.database = parse_database("database", *database);
+  read_option(server, "database", parse_database, made.database);
   if (!mapping)
     return made;
   if (const std::string *password = find_option(*mapping, "password")) {

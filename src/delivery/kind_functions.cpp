@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <span>
 
 #include "delivery/engine/engine.h"
 #include "delivery/engine/kind_library.h"
@@ -142,9 +143,9 @@ static bool kind_common_options(const char *kind, const ob_option *options, size
     const SinkKind &sink = sink_kind(kind);
     KindDefaults defaults = sink.defaults(to_options(options, n));
     *out = {true, false, 0, -1, nullptr, defaults.max_attempts, defaults.retry, defaults.disable_after.count()};
-    for (size_t i = 0; i < n; i++) {
-      std::string name = options[i].name;
-      const char *value = options[i].value ? options[i].value : "";
+    for (const ob_option &option : std::span(options, n)) {
+      std::string name = option.name;
+      const char *value = option.value ? option.value : "";
       for (const OptionSpec &spec : common_options())
         if (name == spec.name && spec.check)
           spec.check(name, value);

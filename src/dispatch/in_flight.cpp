@@ -85,39 +85,39 @@ void InFlight::gone(InFlightEvent *event) noexcept {
 
 /* Positions follow each other by POSITION_STEP: 16 neighbours share a cache line, and such blocks are spread by hash.
  */
-InFlightEvent **InFlight::slot_of(int64_t position) const noexcept {
+InFlightEvent **InFlight::bucket_of(int64_t position) const noexcept {
   const uint64_t number =
       static_cast<uint64_t>(position) / POSITION_STEP + static_cast<uint64_t>(position) % POSITION_STEP;
   const uint64_t block = (number >> 4) * 0x9E3779B97F4A7C15U >> 32;
-  return &slots_[(block << 4 | (number & 15)) & (n_slots_ - 1)];
+  return &buckets_[(block << 4 | (number & 15)) & (n_buckets_ - 1)];
 }
 
-void InFlight::enter_slot(InFlightEvent *event) noexcept {
-  InFlightEvent **slot = slot_of(event->position);
-  event->next_in_slot = *slot;
-  *slot = event;
+void InFlight::enter_bucket(InFlightEvent *event) noexcept {
+  InFlightEvent **bucket = bucket_of(event->position);
+  event->next_in_bucket = *bucket;
+  *bucket = event;
 }
 
-void InFlight::leave_slot(const InFlightEvent *event) noexcept {
-  InFlightEvent **link = slot_of(event->position);
+void InFlight::leave_bucket(const InFlightEvent *event) noexcept {
+  InFlightEvent **link = bucket_of(event->position);
   while (*link != event)
-    link = &(*link)->next_in_slot;
-  *link = event->next_in_slot;
+    link = &(*link)->next_in_bucket;
+  *link = event->next_in_bucket;
 }
 
 void InFlight::grow_table() {
-  const uint32_t n = std::max(4 * CHUNK, n_slots_ * 2);
-  slots_ = std::make_unique<InFlightEvent *[]>(n);
-  n_slots_ = n;
+  const uint32_t n = std::max(4 * CHUNK, n_buckets_ * 2);
+  buckets_ = std::make_unique<InFlightEvent *[]>(n);
+  n_buckets_ = n;
   for (uint32_t i = 0; i < chunks_.size() * CHUNK; i++)
     if (at(i)->state != EventState::FREE)
-      enter_slot(at(i));
+      enter_bucket(at(i));
 }
 
 InFlightEvent *InFlight::find(int64_t position) const noexcept {
-  InFlightEvent *event = *slot_of(position);
+  InFlightEvent *event = *bucket_of(position);
   while (event && event->position != position)
-    event = event->next_in_slot;
+    event = event->next_in_bucket;
   return event;
 }
 
@@ -138,7 +138,7 @@ int InFlight::free_events(int max_events, int64_t max_bytes) const noexcept {
 
 /* The table grows first: if the allocation of the block then fails, the table is only larger than needed. */
 void InFlight::add_chunk() {
-  if ((chunks_.size() + 1) * CHUNK > n_slots_)
+  if ((chunks_.size() + 1) * CHUNK > n_buckets_)
     grow_table();
   chunks_.push_back(std::make_unique<InFlightEvent[]>(CHUNK));
   const auto first = static_cast<uint32_t>((chunks_.size() - 1) * CHUNK);
@@ -166,7 +166,7 @@ InFlightEvent *InFlight::claim(const Claimed &claimed) noexcept {
   change_state(event, EventState::CLAIMED);
   event->generation++;
   event->position = claimed.position;
-  enter_slot(event);
+  enter_bucket(event);
   event->key_hash = claimed.key_hash;
   event->sink = claimed.sink;
   event->row = claimed.row;
@@ -193,7 +193,7 @@ void InFlight::give_back(InFlightEvent *event) noexcept {
   if (!has_ended(event))
     bytes_ -= event->bytes;
   change_state(event, EventState::FREE);
-  leave_slot(event);
+  leave_bucket(event);
   count_--;
   event->sink->of_shard[event->shard]--;
   drop_error(event);

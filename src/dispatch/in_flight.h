@@ -55,8 +55,8 @@ struct alignas(128) InFlightEvent {
   int64_t position;
   uint64_t key_hash; /* 0 = no key, or its sink is unordered */
   SinkInFlight *sink;
-  InFlightEvent *next_in_slot; /* chain of the hash table by position */
-  RowHandle row;               /* the row version that was claimed */
+  InFlightEvent *next_in_bucket; /* chain of the hash table by position */
+  RowHandle row;                 /* the row version that was claimed */
   uint32_t generation;
   int32_t attempts; /* those that were spent before this one */
   uint32_t bytes;
@@ -194,9 +194,9 @@ private:
   static constexpr uint32_t CHUNK = 1024;
 
   InFlightEvent *at(uint32_t index) const noexcept { return &chunks_[index / CHUNK][index % CHUNK]; }
-  InFlightEvent **slot_of(int64_t position) const noexcept;
-  void enter_slot(InFlightEvent *event) noexcept;
-  void leave_slot(const InFlightEvent *event) noexcept;
+  InFlightEvent **bucket_of(int64_t position) const noexcept;
+  void enter_bucket(InFlightEvent *event) noexcept;
+  void leave_bucket(const InFlightEvent *event) noexcept;
   void add_chunk();
   void grow_table();
   void append_ended(InFlightEvent *event) noexcept;
@@ -205,8 +205,8 @@ private:
   InFlightEvent *clear_ended() noexcept;
 
   std::vector<std::unique_ptr<InFlightEvent[]>> chunks_;
-  std::unique_ptr<InFlightEvent *[]> slots_; /* hash table, one chain per slot */
-  uint32_t n_slots_ = 0;                     /* a power of two, at least the number of allocated events */
+  std::unique_ptr<InFlightEvent *[]> buckets_; /* hash table, one chain per bucket */
+  uint32_t n_buckets_ = 0;                     /* a power of two, at least the number of allocated events */
   InFlightEvent *first_free_ = nullptr;
   InFlightEvent *first_ended_ = nullptr, *last_ended_ = nullptr;
   int n_ended_ = 0;

@@ -7,27 +7,25 @@
 -- One function for each type of key and payload: drivers send json and text. The parser takes an untyped literal or
 -- parameter for text, also beside jsonb headers. In the function for text with jsonb headers these have no default:
 -- otherwise two functions would fit a call without headers. For a payload of another type, the error says which call
--- to use.
+-- to use. In C all of them are one function, which looks up its arguments' types.
 DO $body$
 DECLARE
   key text;
   json text;
   headers text;
-  suffix text;
 BEGIN
-  FOR json, headers, suffix IN
-    VALUES ('jsonb', 'jsonb', ''), ('json', 'json', '_from_text'), ('text', 'text', '_from_text'),
-           ('text', 'jsonb', '_of_any'), ('anyelement', 'jsonb', '_of_any')
-  LOOP
-    FOREACH key IN ARRAY ARRAY['text', 'bigint', 'uuid'] LOOP
+  FOREACH key IN ARRAY ARRAY['text', 'bigint', 'uuid'] LOOP
+    FOR json, headers IN
+      VALUES ('jsonb', 'jsonb'), ('json', 'json'), ('text', 'text'), ('text', 'jsonb'), ('anyelement', 'jsonb')
+    LOOP
       EXECUTE format($$
         CREATE OR REPLACE FUNCTION outbox.enqueue(
           aggregate_type text, aggregate_id %1$s, event_type text, payload %2$s,
-          headers %3$s%5$s, partition_key text DEFAULT NULL, dedup_key text DEFAULT NULL,
+          headers %3$s%4$s, partition_key text DEFAULT NULL, dedup_key text DEFAULT NULL,
           available_at timestamptz DEFAULT NULL, sink text DEFAULT NULL, id uuid DEFAULT NULL
         ) RETURNS uuid LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-        AS 'MODULE_PATHNAME', 'outbox_enqueue_%1$s%4$s' $$,
-        key, json, headers, suffix, CASE WHEN json = 'text' AND headers = 'jsonb' THEN '' ELSE ' DEFAULT NULL' END);
+        AS 'MODULE_PATHNAME', 'outbox_enqueue' $$,
+        key, json, headers, CASE WHEN json = 'text' AND headers = 'jsonb' THEN '' ELSE ' DEFAULT NULL' END);
       EXECUTE format(
         'COMMENT ON FUNCTION '
         'outbox.enqueue(text, %1$s, text, %2$s, %3$s, text, text, timestamptz, text, uuid) IS %4$L',
@@ -37,40 +35,21 @@ BEGIN
         'adds no event and returns the first event''s id. Needs USAGE on schema outbox, and no right on its tables; '
         'naming a sink needs USAGE on that foreign server.');
     END LOOP;
+    EXECUTE format($$
+      CREATE OR REPLACE FUNCTION outbox.enqueue_bytes(
+        aggregate_type text, aggregate_id %1$s, event_type text, payload bytea, content_type text,
+        headers jsonb DEFAULT NULL, partition_key text DEFAULT NULL, dedup_key text DEFAULT NULL,
+        available_at timestamptz DEFAULT NULL, sink text DEFAULT NULL, id uuid DEFAULT NULL
+      ) RETURNS uuid LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+      AS 'MODULE_PATHNAME', 'outbox_enqueue' $$, key);
+    EXECUTE format(
+      'COMMENT ON FUNCTION '
+      'outbox.enqueue_bytes(text, %1$s, text, bytea, text, jsonb, text, text, timestamptz, text, uuid) IS %2$L', key,
+      'Enqueues an event like outbox.enqueue(), with a body of raw bytes (Avro, Protobuf) and its media type. The '
+      'bytes are sent exactly as given.');
   END LOOP;
 END
 $body$;
-
-CREATE OR REPLACE FUNCTION outbox.enqueue_bytes(
-  aggregate_type text, aggregate_id text, event_type text, payload bytea, content_type text,
-  headers jsonb DEFAULT NULL, partition_key text DEFAULT NULL, dedup_key text DEFAULT NULL,
-  available_at timestamptz DEFAULT NULL, sink text DEFAULT NULL, id uuid DEFAULT NULL
-) RETURNS uuid LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-AS 'MODULE_PATHNAME', 'outbox_enqueue_bytes_text';
-COMMENT ON FUNCTION outbox.enqueue_bytes(text, text, text, bytea, text, jsonb, text, text, timestamptz, text, uuid) IS
-  'Enqueues an event like outbox.enqueue(), with a body of raw bytes (Avro, Protobuf) and its media type. The bytes '
-  'are sent exactly as given.';
-
-CREATE OR REPLACE FUNCTION outbox.enqueue_bytes(
-  aggregate_type text, aggregate_id bigint, event_type text, payload bytea, content_type text,
-  headers jsonb DEFAULT NULL, partition_key text DEFAULT NULL, dedup_key text DEFAULT NULL,
-  available_at timestamptz DEFAULT NULL, sink text DEFAULT NULL, id uuid DEFAULT NULL
-) RETURNS uuid LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-AS 'MODULE_PATHNAME', 'outbox_enqueue_bytes_bigint';
-COMMENT ON FUNCTION outbox.enqueue_bytes(
-  text, bigint, text, bytea, text, jsonb, text, text, timestamptz, text, uuid) IS
-  'Enqueues an event like outbox.enqueue(), with a body of raw bytes (Avro, Protobuf) and its media type. The bytes '
-  'are sent exactly as given.';
-
-CREATE OR REPLACE FUNCTION outbox.enqueue_bytes(
-  aggregate_type text, aggregate_id uuid, event_type text, payload bytea, content_type text,
-  headers jsonb DEFAULT NULL, partition_key text DEFAULT NULL, dedup_key text DEFAULT NULL,
-  available_at timestamptz DEFAULT NULL, sink text DEFAULT NULL, id uuid DEFAULT NULL
-) RETURNS uuid LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-AS 'MODULE_PATHNAME', 'outbox_enqueue_bytes_uuid';
-COMMENT ON FUNCTION outbox.enqueue_bytes(text, uuid, text, bytea, text, jsonb, text, text, timestamptz, text, uuid) IS
-  'Enqueues an event like outbox.enqueue(), with a body of raw bytes (Avro, Protobuf) and its media type. The bytes '
-  'are sent exactly as given.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.events_before_insert() RETURNS trigger LANGUAGE c
 AS 'MODULE_PATHNAME', 'outbox_events_before_insert';

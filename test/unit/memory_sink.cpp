@@ -86,10 +86,11 @@ public:
   MemoryKind() : SinkKind("memory") {}
   const std::vector<OptionSpec> &options() const override {
     static const auto &specs = *new std::vector<OptionSpec>{
-        {"capacity", true, false, false, false,
-         [](const std::string &name, const std::string &value) { parse_int(name, value, 1, 1000); }, "Events held."},
-        {"token", false, true, true, false, nullptr, "A secret."},
-        {"path", true, false, false, true, nullptr, "For superusers."},
+        server_option(
+            "capacity", [](const std::string &name, const std::string &value) { parse_int(name, value, 1, 1000); },
+            "Events held."),
+        secret_option("token", nullptr, "A secret."),
+        superuser_option("path", nullptr, "For superusers."),
     };
     return specs;
   }

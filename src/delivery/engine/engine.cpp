@@ -47,7 +47,8 @@ bool Runner::submit(const ob_event &event) {
     return true;
   }
   try {
-    config_->check_event(event);
+    if (!sink_->checks_events())
+      config_->check_event(event);
     Submitted submitted = sink_->submit(event);
     if (!submitted)
       return false;

@@ -151,6 +151,8 @@ public:
   /* Accepts one event (copies it). Reports exactly one Completion for its ticket later, or returns it. Throws
    * BadInput for an event that cannot be made into a message: the engine rejects it. */
   virtual Submitted submit(const ob_event &event) = 0;
+  /* Whether submit() throws all that SinkConfig::check_event() throws. Otherwise the engine calls that before. */
+  virtual bool checks_events() const { return false; }
   /* Called after a series of submit() calls: start sending. */
   virtual void flush() {}
   /* Called by every ob_collect(): serve an event queue that must be polled. Never waits. */
@@ -196,7 +198,7 @@ public:
   /* Checks combinations of a user mapping's options. Throws BadInput. */
   virtual void check_mapping(const Options & /*mapping*/) const {}
   /* The secrets of a mapping, which parse() has accepted, that no text of its sinks may show. By default the values
-   * of all secret options. */
+   * of all secret options, but for one that is also the option "user". */
   virtual SecretMask secrets(const Options &mapping) const;
   /* Finds typical mistakes in options that parse() has accepted, for outbox.doctor(). `mapping` is null if the sink
    * has no user mapping. */

@@ -50,8 +50,9 @@ void SinkKind::set_unavailable(std::string name, BadInput why) {
 
 SecretMask SinkKind::secrets(const Options &mapping) const {
   SecretMask mask;
+  const std::string *user = find_option(mapping, "user");
   for (const OptionSpec &spec : options())
-    if (auto *value = spec.secret ? find_option(mapping, spec.name) : nullptr)
+    if (auto *value = spec.secret ? find_option(mapping, spec.name) : nullptr; value && (!user || *value != *user))
       mask.add(*value);
   return mask;
 }

@@ -5,6 +5,7 @@
 #include "delivery/engine/sink_options.h"
 
 #include <algorithm>
+#include <span>
 
 namespace outbox {
 
@@ -21,8 +22,8 @@ const SinkKind &sink_kind(std::string_view name) {
 
 Options to_options(const ob_option *options, size_t n) {
   Options map;
-  for (size_t i = 0; i < n; i++)
-    map[options[i].name] = options[i].value ? options[i].value : "";
+  for (const ob_option &option : std::span(options, n))
+    map[option.name] = option.value ? option.value : "";
   return map;
 }
 

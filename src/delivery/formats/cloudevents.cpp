@@ -174,11 +174,11 @@ void CloudEvents::check(const ob_event &event) const {
   check_string("aggregate_id", "subject", event.aggregate_id);
   check_string("partition_key", "partitionkey", event.key);
   std::vector<std::string_view> names;
-  for (size_t i = 0; i < event.n_headers; i++) {
-    if (!is_attribute(view(event.headers[i].name)))
+  for (const ob_header &header : headers_of(event)) {
+    if (!is_attribute(view(header.name)))
       continue;
-    check_extension(event.headers[i]);
-    names.push_back(view(event.headers[i].name));
+    check_extension(header);
+    names.push_back(view(header.name));
   }
   if (names.size() > 1)
     check_given_once(std::move(names));
@@ -209,8 +209,7 @@ template <class Add> void CloudEvents::attributes(const ob_event &event, Record 
   add_text("ce_sequence", sequence_text(event, record.text()));
 
   std::string_view parent, state;
-  for (size_t i = 0; i < event.n_headers; i++) {
-    const ob_header &header = event.headers[i];
+  for (const ob_header &header : headers_of(event)) {
     std::string_view name = view(header.name);
     if (name == "traceparent" && is_traceparent(view(header.value)))
       parent = view(header.value);
@@ -234,9 +233,9 @@ void CloudEvents::write_binary(const ob_event &event, Record &record) const {
 
 /* Calls add(name with prefix, value) for each header of the event that is an attribute. */
 template <class Add> void CloudEvents::extensions(const ob_event &event, Add add) const {
-  for (size_t i = 0; i < event.n_headers; i++)
-    if (is_attribute(view(event.headers[i].name)))
-      add(view(event.headers[i].name), event.headers[i].value);
+  for (const ob_header &header : headers_of(event))
+    if (is_attribute(view(header.name)))
+      add(view(header.name), header.value);
 }
 
 void CloudEvents::write_http_binary(const ob_event &event, Record &record) const {

@@ -13,14 +13,6 @@
 namespace outbox {
 namespace {
 
-void check_bool(const std::string &name, const std::string &value) {
-  parse_bool(name, value);
-}
-
-void check_placements(const std::string &name, const std::string &value) {
-  parse_placements(name, value);
-}
-
 Format format_of(const Options &server) {
   return parse_choice<Format>(server, "format",
                               {{"debezium", Format::Debezium},
@@ -96,27 +88,25 @@ Debezium::Options raw_options(const Options &server, std::vector<Placement> plac
 
 const std::vector<OptionSpec> &FormatOptions::specs() {
   static const auto &specs = *new std::vector<OptionSpec>{
-      {"format", true, false, false, false, nullptr,
-       "How an event is written: 'debezium' (what its Outbox Event Router sends; the default), 'cloudevents' "
-       "(binary), "
-       "'cloudevents-structured', or 'raw'."},
-      {"value_format", true, false, false, false, nullptr,
-       "How format 'debezium' writes a payload: 'raw' (the default), 'json_string', 'json_compact', 'connect_json' "
-       "(with "
-       "its schema), or 'bytes' (payload_bytes only)."},
-      {"null_behavior", true, false, false, false, nullptr,
-       "With value_format 'json_compact': 'keep' (the default), 'ignore' (members that are null or [] are left out) "
-       "or "
-       "'optional_bytes' (those that are [])."},
-      {"headers", true, false, false, false, check_placements,
-       "Columns beside the payload: 'column:header|envelope|partition[:alias], ...'; header.NAME is a header of the "
-       "event. Default '', but for Kafka with format 'debezium': 'event_type:header:eventType'."},
-      {"tombstone_on_empty_payload", true, false, false, false, check_bool,
-       "A payload that is NULL: 'true' sends a tombstone, a record without a value; 'false' sends null, in JSON "
-       "formats. Default: such an event is refused when it is enqueued."},
-      {"source", true, false, false, false, CloudEvents::check_source,
-       "Of CloudEvents: a URI reference, with the variables of topic. Default "
-       "'/outbox/${database}/${aggregate_type}'."},
+      server_option("format", nullptr,
+                    "How an event is written: 'debezium' (what its Outbox Event Router sends; the default), "
+                    "'cloudevents' (binary), 'cloudevents-structured', or 'raw'."),
+      server_option("value_format", nullptr,
+                    "How format 'debezium' writes a payload: 'raw' (the default), 'json_string', 'json_compact', "
+                    "'connect_json' (with its schema), or 'bytes' (payload_bytes only)."),
+      server_option("null_behavior", nullptr,
+                    "With value_format 'json_compact': 'keep' (the default), 'ignore' (members that are null or [] "
+                    "are left out) or 'optional_bytes' (those that are [])."),
+      server_option(
+          "headers", check<parse_placements>,
+          "Columns beside the payload: 'column:header|envelope|partition[:alias], ...'; header.NAME is a header of "
+          "the event. Default '', but for Kafka with format 'debezium': 'event_type:header:eventType'."),
+      server_option("tombstone_on_empty_payload", check<parse_bool>,
+                    "A payload that is NULL: 'true' sends a tombstone, a record without a value; 'false' sends null, "
+                    "in JSON formats. Default: such an event is refused when it is enqueued."),
+      server_option("source", CloudEvents::check_source,
+                    "Of CloudEvents: a URI reference, with the variables of topic. Default "
+                    "'/outbox/${database}/${aggregate_type}'."),
   };
   return specs;
 }
@@ -124,8 +114,7 @@ const std::vector<OptionSpec> &FormatOptions::specs() {
 FormatOptions FormatOptions::parse(const Options &server) {
   FormatOptions parsed;
   parsed.format = format_of(server);
-  if (const std::string *headers = find_option(server, "headers"))
-    parsed.placements = parse_placements("headers", *headers);
+  read_option(server, "headers", parse_placements, parsed.placements);
   check_together(server, parsed.format, value_format_of(server), parsed.placements);
   return parsed;
 }

@@ -134,10 +134,10 @@ bool HeaderList::keeps(std::string_view name) const {
 }
 
 void HeaderList::write_own(const ob_event &event, Record &record, std::string_view except) const {
-  for (size_t i = 0; i < event.n_headers; i++) {
-    std::string_view name = view(event.headers[i].name);
+  for (const ob_header &header : headers_of(event)) {
+    std::string_view name = view(header.name);
     if (keeps(name) && (except.empty() || !name.starts_with(except)))
-      record.headers.push_back(event.headers[i]);
+      record.headers.push_back(header);
   }
 }
 

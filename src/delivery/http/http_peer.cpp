@@ -26,11 +26,6 @@ size_t parse_concurrency(const std::string &name, const std::string &value) {
   return static_cast<size_t>(parse_int(name, value, 1, 1000));
 }
 
-/* Makes a check of a parser. */
-template <auto parse> void check(const std::string &name, const std::string &value) {
-  (void)parse(name, value);
-}
-
 [[noreturn]] void required(const char *name, const std::string &with, std::string detail) {
   throw BadInput(OB_MISSING_OPTION, name, "option \"" + std::string(name) + "\" is required with \"" + with + "\"",
                  std::move(detail),
@@ -94,34 +89,35 @@ bool AnsweredEvents::take(int64_t position) noexcept {
 
 std::vector<OptionSpec> HttpPeer::server_specs() {
   return {
-      // name, in_server, in_mapping, secret, superuser
-      {"timeout", true, false, false, false, check<parse_timeout>,
-       "How long one request may take, answer included: 100ms to 5min. Default 15s."},
-      {"connection_lifetime", true, false, false, false, check<parse_connection_lifetime>,
-       "How long a connection is used again before the endpoint's name is resolved anew: 1s to 1d. Default 1min."},
-      {"concurrency", true, false, false, false, check<parse_concurrency>,
-       "Requests at the same time, of different keys: 1 to 1000. Default 32."},
-      {"allow_http", true, false, false, true, check<parse_bool>,
-       "Whether url may be http, unencrypted. Default false. Superuser only."},
-      {"allow_networks", true, false, false, true, check<parse_networks>,
-       "Networks that are not global and yet may be posted to, in CIDR notation: '10.0.0.0/8, fd00::/8'. Superuser "
-       "only."},
-      {"proxy", true, false, false, true, check_proxy,
-       "The proxy through which requests go: 'http://proxy.example.com:3128', or https. Superuser only."},
-      {"ca_pem", true, false, false, false, check_certificates_pem,
-       "Certificates in PEM that the endpoint's (and an https proxy's) must come from, instead of the system's "
-       "authorities."},
+      server_option("timeout", check<parse_timeout>,
+                    "How long one request may take, answer included: 100ms to 5min. Default 15s."),
+      server_option(
+          "connection_lifetime", check<parse_connection_lifetime>,
+          "How long a connection is used again before the endpoint's name is resolved anew: 1s to 1d. Default 1min."),
+      server_option("concurrency", check<parse_concurrency>,
+                    "Requests at the same time, of different keys: 1 to 1000. Default 32."),
+      superuser_option("allow_http", check<parse_bool>,
+                       "Whether url may be http, unencrypted. Default false. Superuser only."),
+      superuser_option("allow_networks", check<parse_networks>,
+                       "Networks that are not global and yet may be posted to, in CIDR notation: '10.0.0.0/8, "
+                       "fd00::/8'. Superuser only."),
+      superuser_option(
+          "proxy", check_proxy,
+          "The proxy through which requests go: 'http://proxy.example.com:3128', or https. Superuser only."),
+      server_option("ca_pem", check_certificates_pem,
+                    "Certificates in PEM that the endpoint's (and an https proxy's) must come from, instead of the "
+                    "system's authorities."),
   };
 }
 
 std::vector<OptionSpec> HttpPeer::mapping_specs() {
   return {
-      {"proxy_username", false, true, true, false, check_proxy_username, "For the proxy, when it asks for one."},
-      {"proxy_password", false, true, true, false, check_proxy_password, "For the proxy, with proxy_username."},
-      {"ssl_certificate_pem", false, true, false, false, check_certificates_pem,
-       "The client's certificate in PEM, for mutual TLS; its authorities may follow."},
-      {"ssl_key_pem", false, true, true, false, check_key_pem, "The private key of ssl_certificate_pem, in PEM."},
-      {"ssl_key_password", false, true, true, false, nullptr, "Decrypts ssl_key_pem, if that is encrypted."},
+      secret_option("proxy_username", check_proxy_username, "For the proxy, when it asks for one."),
+      secret_option("proxy_password", check_proxy_password, "For the proxy, with proxy_username."),
+      mapping_option("ssl_certificate_pem", check_certificates_pem,
+                     "The client's certificate in PEM, for mutual TLS; its authorities may follow."),
+      secret_option("ssl_key_pem", check_key_pem, "The private key of ssl_certificate_pem, in PEM."),
+      secret_option("ssl_key_password", nullptr, "Decrypts ssl_key_pem, if that is encrypted."),
   };
 }
 
@@ -156,12 +152,9 @@ void HttpPeer::parse(const Options &server, const Options *mapping, const std::s
   if (is_http(url) && !(allow_http && parse_bool("allow_http", *allow_http)))
     refuse_value("url", "An http URL sends events unencrypted.",
                  "Use https, or let a superuser set the option allow_http to 'true'.");
-  if (auto *value = find_option(server, "timeout"))
-    timeout = parse_timeout("timeout", *value);
-  if (auto *value = find_option(server, "connection_lifetime"))
-    connection_lifetime = parse_connection_lifetime("connection_lifetime", *value);
-  if (auto *value = find_option(server, "concurrency"))
-    concurrency = parse_concurrency("concurrency", *value);
+  read_option(server, "timeout", parse_timeout, timeout);
+  read_option(server, "connection_lifetime", parse_connection_lifetime, connection_lifetime);
+  read_option(server, "concurrency", parse_concurrency, concurrency);
   set_networks(server, *this);
   proxy = parse_proxy(server, mapping, url, guard);
   if (auto *value = find_option(server, "ca_pem"))

@@ -60,13 +60,14 @@ void check_chain(const std::string &name, const std::string &value) {
 
 std::vector<OptionSpec> credential_options(std::string_view prefix) {
   return {
-      {kept(prefix, "credentials"), true, false, false, true, check_chain,
-       "'chain': the server's own identity, from environment variables, a web identity token, or the metadata of the "
-       "container or instance. Default: the keys in the user mapping. Superuser only."},
-      {kept(prefix, "access_key_id"), false, true, false, false, check_key_id, "Of the AWS user or role."},
-      {kept(prefix, "secret_access_key"), false, true, true, false, check_secret, "Of that access key id."},
-      {kept(prefix, "session_token"), false, true, true, false, check_secret,
-       "With temporary keys, which end after hours: for tests."},
+      superuser_option(
+          kept(prefix, "credentials"), check_chain,
+          "'chain': the server's own identity, from environment variables, a web identity token, or the metadata of "
+          "the container or instance. Default: the keys in the user mapping. Superuser only."),
+      mapping_option(kept(prefix, "access_key_id"), check_key_id, "Of the AWS user or role."),
+      secret_option(kept(prefix, "secret_access_key"), check_secret, "Of that access key id."),
+      secret_option(kept(prefix, "session_token"), check_secret,
+                    "With temporary keys, which end after hours: for tests."),
   };
 }
 

@@ -41,15 +41,8 @@ bool parse_host(std::string_view text, const char *default_port, Host &host) {
   return !host.name.empty() && (port.empty() || port.starts_with(':')) && is_port(host.port);
 }
 
-void check_bool(const std::string &name, const std::string &value) {
-  parse_bool(name, value);
-}
-
 milliseconds parse_connect_timeout(const std::string &name, const std::string &value) {
   return parse_duration(name, value, milliseconds(100), milliseconds(300'000));
-}
-void check_connect_timeout(const std::string &name, const std::string &value) {
-  parse_connect_timeout(name, value);
 }
 
 [[noreturn]] void required(const char *name, const char *with, const char *detail) {
@@ -77,18 +70,17 @@ void check_hosts(const std::string &name, const std::string &value) {
 
 const std::vector<OptionSpec> &ConnectOptions::specs() {
   static const auto &specs = *new std::vector<OptionSpec>{
-      // name, in_server, in_mapping, secret, superuser
-      {"connect_timeout", true, false, false, false, check_connect_timeout,
-       "How long connecting to one host may take, login included: 100ms to 5min. Default 10s."},
-      {"tls", true, false, false, false, check_bool, "Whether to connect with TLS. Default false."},
-      {"ssl_ca_pem", true, false, false, false, check_certificates_pem,
-       "Certificates in PEM that the peer's must come from, instead of the system's authorities."},
-      {"enable_ssl_certificate_verification", true, false, false, false, check_bool,
-       "Whether the peer's certificate is verified, and made out to its host. Default true."},
-      {"ssl_certificate_pem", false, true, false, false, check_certificates_pem,
-       "The client's certificate in PEM; its authorities may follow."},
-      {"ssl_key_pem", false, true, true, false, check_key_pem, "The private key of ssl_certificate_pem, in PEM."},
-      {"ssl_key_password", false, true, true, false, nullptr, "Decrypts ssl_key_pem, if that is encrypted."},
+      server_option("connect_timeout", check<parse_connect_timeout>,
+                    "How long connecting to one host may take, login included: 100ms to 5min. Default 10s."),
+      server_option("tls", check<parse_bool>, "Whether to connect with TLS. Default false."),
+      server_option("ssl_ca_pem", check_certificates_pem,
+                    "Certificates in PEM that the peer's must come from, instead of the system's authorities."),
+      server_option("enable_ssl_certificate_verification", check<parse_bool>,
+                    "Whether the peer's certificate is verified, and made out to its host. Default true."),
+      mapping_option("ssl_certificate_pem", check_certificates_pem,
+                     "The client's certificate in PEM; its authorities may follow."),
+      secret_option("ssl_key_pem", check_key_pem, "The private key of ssl_certificate_pem, in PEM."),
+      secret_option("ssl_key_password", nullptr, "Decrypts ssl_key_pem, if that is encrypted."),
   };
   return specs;
 }
@@ -139,8 +131,7 @@ std::vector<Advice> ConnectOptions::advise(const Options &server) const {
 ConnectOptions ConnectOptions::parse(const PeerWords &words, const Options &server, const Options *mapping) {
   ConnectOptions made;
   made.words = words;
-  if (const std::string *tls = find_option(server, "tls"))
-    made.tls = parse_bool("tls", *tls);
+  read_option(server, "tls", parse_bool, made.tls);
   const std::string *hosts = find_option(server, "hosts");
   const char *port = made.tls ? words.tls_port : words.port;
   if (!hosts)
@@ -148,13 +139,11 @@ ConnectOptions ConnectOptions::parse(const PeerWords &words, const Options &serv
                    std::string("The sink needs a ") + words.noun + " to connect to.",
                    std::string("Example: OPTIONS (hosts 'localhost:") + port + "').");
   made.hosts = parse_hosts("hosts", *hosts, port);
-  if (const std::string *timeout = find_option(server, "connect_timeout"))
-    made.connect_timeout = parse_connect_timeout("connect_timeout", *timeout);
+  read_option(server, "connect_timeout", parse_connect_timeout, made.connect_timeout);
   if (!made.tls)
     for (const char *name : {"ssl_ca_pem", "enable_ssl_certificate_verification"})
       refuse_without_meaning(server, name, "The connection has no TLS: set tls 'true'.");
-  if (const std::string *verify = find_option(server, "enable_ssl_certificate_verification"))
-    made.verify = parse_bool("enable_ssl_certificate_verification", *verify);
+  read_option(server, "enable_ssl_certificate_verification", parse_bool, made.verify);
   if (const std::string *ca = find_option(server, "ssl_ca_pem"))
     made.ca_pem = *ca;
   if (!mapping)

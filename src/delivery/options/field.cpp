@@ -75,9 +75,9 @@ std::string_view Field::closest_match(std::string_view name, std::vector<std::st
 }
 
 const ob_header *find_header(const ob_event &event, std::string_view name) {
-  for (size_t i = 0; i < event.n_headers; i++)
-    if (view(event.headers[i].name) == name)
-      return &event.headers[i];
+  for (const ob_header &header : headers_of(event))
+    if (view(header.name) == name)
+      return &header;
   return nullptr;
 }
 

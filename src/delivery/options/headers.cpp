@@ -35,9 +35,8 @@ void check_header(std::string_view name, std::string_view value) {
 }
 
 void check_headers(const ob_event &event) {
-  for (size_t i = 0; i < event.n_headers; i++)
-    check_header(view(event.headers[i].name),
-                 event.headers[i].binary ? std::string_view() : view(event.headers[i].value));
+  for (const ob_header &header : headers_of(event))
+    check_header(view(header.name), header.binary ? std::string_view() : view(header.value));
 }
 
 }  // namespace outbox

@@ -110,18 +110,6 @@ static void check_globs(const std::string &name, const std::string &value) {
                    "Patterns are separated by commas, not by semicolons.", "Example: 'order.*, customer.created'.");
 }
 
-static void check_match(const std::string &name, const std::string &value) {
-  parse_match(name, value);
-}
-static void check_bool(const std::string &name, const std::string &value) {
-  parse_bool(name, value);
-}
-static void check_on_dead_letter(const std::string &name, const std::string &value) {
-  parse_on_dead_letter(name, value);
-}
-static void check_retry(const std::string &name, const std::string &value) {
-  RetryPolicy::parse(name, value);
-}
 static void check_attempts(const std::string &name, const std::string &value) {
   parse_int(name, value, 1, 10'000);
 }
@@ -131,23 +119,23 @@ static void check_retention(const std::string &name, const std::string &value) {
 
 const std::vector<OptionSpec> &common_options() {
   static const auto &specs = *new std::vector<OptionSpec>{
-      {"events", true, false, false, false, check_globs, "Event types to take: comma-separated globs. Default '*'."},
-      {"aggregates", true, false, false, false, check_globs,
-       "Aggregate types to take: comma-separated globs. Default '*'."},
-      {"match", true, false, false, false, check_match,
-       "Headers that an event must have: comma-separated header=value pairs. Default: headers do not matter."},
-      {"ordered", true, false, false, false, check_bool,
-       "Whether a failing event holds up the later ones of its key. Default true."},
-      {"on_dead_letter", true, false, false, false, check_on_dead_letter,
-       "What a dead letter does to its key: 'continue' (later events go on) or 'block' (they wait until a user "
-       "acts). "
-       "Default continue."},
-      {"retry", true, false, false, false, check_retry,
-       "When a failed event is tried again: 'exponential 100ms..5min' or steps '15s*3, 5min*5'."},
-      {"max_attempts", true, false, false, false, check_attempts,
-       "Failed deliveries after which an event becomes a dead letter: 1 to 10000."},
-      {"retention", true, false, false, false, check_retention,
-       "How long delivered events are kept: 0 (deleted at once) to 3650d. Default: the setting outbox.retention."},
+      server_option("events", check_globs, "Event types to take: comma-separated globs. Default '*'."),
+      server_option("aggregates", check_globs, "Aggregate types to take: comma-separated globs. Default '*'."),
+      server_option(
+          "match", check<parse_match>,
+          "Headers that an event must have: comma-separated header=value pairs. Default: headers do not matter."),
+      server_option("ordered", check<parse_bool>,
+                    "Whether a failing event holds up the later ones of its key. Default true."),
+      server_option("on_dead_letter", check<parse_on_dead_letter>,
+                    "What a dead letter does to its key: 'continue' (later events go on) or 'block' (they wait until "
+                    "a user acts). Default continue."),
+      server_option("retry", check<RetryPolicy::parse>,
+                    "When a failed event is tried again: 'exponential 100ms..5min' or steps '15s*3, 5min*5'."),
+      server_option("max_attempts", check_attempts,
+                    "Failed deliveries after which an event becomes a dead letter: 1 to 10000."),
+      server_option(
+          "retention", check_retention,
+          "How long delivered events are kept: 0 (deleted at once) to 3650d. Default: the setting outbox.retention."),
   };
   return specs;
 }

@@ -30,22 +30,53 @@ struct BadInput : std::runtime_error {
 
 using Options = std::map<std::string, std::string>;
 
-/* A known option: where it may be set, by whom, and a function that throws BadInput for an invalid value. */
+/* A function that throws BadInput for an invalid value; null: any text is valid. */
+using OptionCheck = void (*)(const std::string &name, const std::string &value);
+
+/* A known option: where it may be set, and by whom. */
 struct OptionSpec {
   const char *name;
   bool in_server = false;
   bool in_mapping = false;
   bool secret = false; /* never allowed in a server, never shown in a message */
   bool superuser = false;
-  void (*check)(const std::string &name, const std::string &value) = nullptr; /* null: any text is valid */
-  const char *description = "";                                               /* with unit, default and range */
+  OptionCheck check = nullptr;
+  const char *description = ""; /* with unit, default and range */
 };
+
+/* An OptionCheck: whether `parse` takes the value. */
+template <auto parse> void check(const std::string &name, const std::string &value) {
+  (void)parse(name, value);
+}
+
+inline OptionSpec server_option(const char *name, OptionCheck check, const char *description) {
+  return {.name = name, .in_server = true, .check = check, .description = description};
+}
+inline OptionSpec superuser_option(const char *name, OptionCheck check, const char *description) {
+  return {.name = name, .in_server = true, .superuser = true, .check = check, .description = description};
+}
+inline OptionSpec mapping_option(const char *name, OptionCheck check, const char *description) {
+  return {.name = name, .in_mapping = true, .check = check, .description = description};
+}
+inline OptionSpec secret_option(const char *name, OptionCheck check, const char *description) {
+  return {.name = name, .in_mapping = true, .secret = true, .check = check, .description = description};
+}
+inline OptionSpec server_or_mapping_option(const char *name, OptionCheck check, const char *description) {
+  return {.name = name, .in_server = true, .in_mapping = true, .check = check, .description = description};
+}
 
 /* The options that all kinds have: events, aggregates, match, ordered, on_dead_letter, retry, max_attempts,
  * retention. */
 const std::vector<OptionSpec> &common_options();
 
 const std::string *find_option(const Options &options, const char *name); /* null if it is not set */
+
+/* Reads an option into `into`, which is left as it is if the option is not set. `parse` takes a name and a value. */
+template <class Parse, class Value>
+void read_option(const Options &options, const char *name, Parse parse, Value &into) {
+  if (const std::string *value = find_option(options, name))
+    into = parse(name, *value);
+}
 
 /* Throws a BadInput that shows the value. */
 [[noreturn]] void throw_bad_value(const std::string &name, const std::string &value, std::string detail,

@@ -4,6 +4,8 @@
  */
 #include "server/base/delivery_error.h"
 
+#include <span>
+
 extern "C" {
 #include "lib/stringinfo.h"
 #include "utils/builtins.h"
@@ -116,14 +118,14 @@ const char *closest_match(const char *given, const char *const *names, size_t n)
 
   if (given_length == 0 || given_length > 255)
     return NULL; /* varstr_levenshtein() takes at most 255 bytes */
-  for (size_t i = 0; i < n; i++) {
-    int length = (int)strlen(names[i]);
+  for (const char *name : std::span(names, n)) {
+    int length = (int)strlen(name);
     if (length > 255)
       continue;
-    int distance = varstr_levenshtein_less_equal(given, given_length, names[i], length, 1, 1, 1, best - 1, true);
+    int distance = varstr_levenshtein_less_equal(given, given_length, name, length, 1, 1, 1, best - 1, true);
     if (distance < best) {
       best = distance;
-      closest = names[i];
+      closest = name;
     }
   }
   return closest;

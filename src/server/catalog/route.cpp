@@ -26,6 +26,7 @@ extern "C" {
 }
 
 #include <ctype.h>
+#include <span>
 
 #include "server/base/grow.h"
 #include "server/base/delivery_error.h"
@@ -84,15 +85,15 @@ static void read_options(Datum datum, bool isnull, RouteSink *sink, MemoryContex
   const ob_option *options = wrapper_options(datum, isnull, &n);
   MemoryContextSwitchTo(kept);
   sink->events = sink->aggregates = every;
-  for (size_t i = 0; i < n; i++) {
-    if (strcmp(options[i].name, "events") == 0)
-      sink->events = route_globs(options[i].value);
-    else if (strcmp(options[i].name, "aggregates") == 0)
-      sink->aggregates = route_globs(options[i].value);
-    else if (strcmp(options[i].name, "match") == 0)
-      read_match(sink, options[i].value);
-    else if (strcmp(options[i].name, "retention") == 0)
-      sink->retention = pstrdup(options[i].value);
+  for (const ob_option &option : std::span(options, n)) {
+    if (strcmp(option.name, "events") == 0)
+      sink->events = route_globs(option.value);
+    else if (strcmp(option.name, "aggregates") == 0)
+      sink->aggregates = route_globs(option.value);
+    else if (strcmp(option.name, "match") == 0)
+      read_match(sink, option.value);
+    else if (strcmp(option.name, "retention") == 0)
+      sink->retention = pstrdup(option.value);
   }
   MemoryContextReset(scratch);
 }
@@ -176,15 +177,14 @@ static uint64 add_globs(uint64 hash, char *const *globs) {
 static uint64 hash_routes(void) {
   uint64 hash = (uint64)cache_size;
 
-  for (int i = 0; i < cache_size; i++) {
-    const RouteSink *sink = &cache[i];
-    hash = hash_combine64(hash, sink->server_oid);
-    hash = add_text(hash, sink->name, strlen(sink->name));
-    hash = add_globs(add_globs(hash, sink->events), sink->aggregates);
-    hash = hash_combine64(hash, sink->by_headers ? 2 + (uint64)sink->n_headers : 1);
-    for (int j = 0; j < sink->n_headers; j++) {
-      hash = add_text(hash, sink->headers[j].name.data, sink->headers[j].name.len);
-      hash = add_text(hash, sink->headers[j].value.data, sink->headers[j].value.len);
+  for (const RouteSink &sink : std::span(cache, cache_size)) {
+    hash = hash_combine64(hash, sink.server_oid);
+    hash = add_text(hash, sink.name, strlen(sink.name));
+    hash = add_globs(add_globs(hash, sink.events), sink.aggregates);
+    hash = hash_combine64(hash, sink.by_headers ? 2 + (uint64)sink.n_headers : 1);
+    for (const ob_match &header : std::span(sink.headers, sink.n_headers)) {
+      hash = add_text(hash, header.name.data, header.name.len);
+      hash = add_text(hash, header.value.data, header.value.len);
     }
   }
   return hash;
@@ -199,9 +199,9 @@ static void rebuild(void) {
     CacheRegisterSyscacheCallback(USERMAPPINGOID, mark_stale, (Datum)0); /* for checkers */
     registered = true;
   }
-  for (int i = 0; i < cache_size; i++)
-    if (cache[i].checker)
-      ob_checker_close(cache[i].checker);
+  for (const RouteSink &sink : std::span(cache, cache_size))
+    if (sink.checker)
+      ob_checker_close(sink.checker);
   cache_size = 0;
   if (cache_context)
     MemoryContextDelete(cache_context);
@@ -273,12 +273,12 @@ static size_t without_unused_url(Oid server_oid, ob_option *options, size_t n) {
     return n;
   Datum datum = SysCacheGetAttr(USERMAPPINGUSERSERVER, tuple, Anum_pg_user_mapping_umoptions, &isnull);
   const ob_option *mapping = wrapper_options(datum, isnull, &n_mapping);
-  for (size_t i = 0; i < n_mapping; i++)
-    has_url |= strcmp(mapping[i].name, "url") == 0;
+  for (const ob_option &option : std::span(mapping, n_mapping))
+    has_url |= strcmp(option.name, "url") == 0;
   ReleaseSysCache(tuple);
-  for (size_t i = 0; i < n; i++)
-    if (!has_url || strcmp(options[i].name, "url") != 0)
-      options[kept++] = options[i];
+  for (const ob_option &option : std::span(options, n))
+    if (!has_url || strcmp(option.name, "url") != 0)
+      options[kept++] = option;
   return kept;
 }
 

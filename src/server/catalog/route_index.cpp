@@ -12,6 +12,7 @@ extern "C" {
 }
 
 #include <fnmatch.h>
+#include <span>
 
 typedef struct WantedHeader {
   ob_match header; /* the key */
@@ -52,9 +53,9 @@ static HTAB *make_index(int n) {
 }
 
 static void count_headers(const RouteSink *sink) {
-  for (int i = 0; i < sink->n_headers; i++) {
+  for (const ob_match &header : std::span(sink->headers, sink->n_headers)) {
     bool found;
-    WantedHeader *wanted = (WantedHeader *)hash_search(by_header, &sink->headers[i], HASH_ENTER, &found);
+    WantedHeader *wanted = (WantedHeader *)hash_search(by_header, &header, HASH_ENTER, &found);
     wanted->n = found ? wanted->n + 1 : 1;
     wanted->first = found ? wanted->first : NULL;
   }
@@ -64,8 +65,8 @@ static void count_headers(const RouteSink *sink) {
 static void put_sink(RouteSink *sink) {
   WantedHeader *rarest = NULL;
 
-  for (int i = 0; i < sink->n_headers; i++) {
-    WantedHeader *wanted = (WantedHeader *)hash_search(by_header, &sink->headers[i], HASH_FIND, NULL);
+  for (const ob_match &header : std::span(sink->headers, sink->n_headers)) {
+    WantedHeader *wanted = (WantedHeader *)hash_search(by_header, &header, HASH_FIND, NULL);
     if (rarest == NULL || wanted->n < rarest->n)
       rarest = wanted;
   }
@@ -79,16 +80,16 @@ void route_index(RouteSink *sinks, int n) {
   n_any_headers = 0;
   by_header = NULL;
   any_headers = (RouteSink **)palloc(sizeof(RouteSink *) * (n + 1));
-  for (int i = 0; i < n; i++)
-    if (!sinks[i].by_headers)
-      any_headers[n_any_headers++] = &sinks[i];
+  for (RouteSink &sink : std::span(sinks, n))
+    if (!sink.by_headers)
+      any_headers[n_any_headers++] = &sink;
   if (n_any_headers == n)
     return;
   by_header = make_index(n - n_any_headers);
-  for (int i = 0; i < n; i++)
-    count_headers(&sinks[i]);
-  for (int i = 0; i < n; i++)
-    put_sink(&sinks[i]);
+  for (const RouteSink &sink : std::span(sinks, n))
+    count_headers(&sink);
+  for (RouteSink &sink : std::span(sinks, n))
+    put_sink(&sink);
 }
 
 bool route_by_headers(void) {
@@ -120,15 +121,15 @@ static const char *type_refusal(const RouteSink *sink, const RouteEvent *event) 
 }
 
 static bool has_header(const RouteEvent *event, const ob_match *wanted) {
-  for (size_t i = 0; i < event->n_headers; i++)
-    if (same_text(&event->headers[i].name, &wanted->name))
-      return !event->headers[i].binary && same_text(&event->headers[i].value, &wanted->value);
+  for (const ob_header &header : std::span(event->headers, event->n_headers))
+    if (same_text(&header.name, &wanted->name))
+      return !header.binary && same_text(&header.value, &wanted->value);
   return false;
 }
 
 static bool has_headers(const RouteEvent *event, const RouteSink *sink) {
-  for (int i = 0; i < sink->n_headers; i++)
-    if (!has_header(event, &sink->headers[i]))
+  for (const ob_match &header : std::span(sink->headers, sink->n_headers))
+    if (!has_header(event, &header))
       return false;
   return true;
 }
@@ -163,8 +164,8 @@ static int oid_order(const void *a, const void *b) {
 static void add_takers_by_headers(Takers *takers, const RouteEvent *event) {
   int before = takers->n;
 
-  for (size_t i = 0; i < event->n_headers; i++) {
-    ob_match header = {event->headers[i].name, event->headers[i].value};
+  for (const ob_header &given : std::span(event->headers, event->n_headers)) {
+    ob_match header = {given.name, given.value};
     const WantedHeader *wanted = (const WantedHeader *)hash_search(by_header, &header, HASH_FIND, NULL);
     for (RouteSink *sink = wanted ? wanted->first : NULL; sink; sink = sink->same_header)
       if (has_headers(event, sink) && type_refusal(sink, event) == NULL)
@@ -180,9 +181,9 @@ RouteSink **route_takers(const RouteEvent *event, int *n) {
   Takers takers = {(RouteSink **)palloc(sizeof(RouteSink *) * INITIAL_ROOM), 0, INITIAL_ROOM};
 
   (void)route_sinks(&all);
-  for (int i = 0; i < n_any_headers; i++)
-    if (type_refusal(any_headers[i], event) == NULL)
-      add_taker(&takers, any_headers[i]);
+  for (RouteSink *sink : std::span(any_headers, n_any_headers))
+    if (type_refusal(sink, event) == NULL)
+      add_taker(&takers, sink);
   if (by_header)
     add_takers_by_headers(&takers, event);
   *n = takers.n;

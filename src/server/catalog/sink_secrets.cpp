@@ -5,9 +5,12 @@
  */
 #include "server/catalog/sink_secrets.h"
 
+#include <span>
+
 #include "server/base/library_version.h"
 #include "server/base/sql_function.h"
 #include "server/catalog/wrappers.h"
+#include "server/storage/sql.h"
 
 extern "C" {
 #include "access/htup_details.h"
@@ -69,7 +72,7 @@ SQL_FUNCTION(outbox_mapping_options) {
   Datum *names = (Datum *)palloc(sizeof(Datum) * (n + 1));
   for (size_t i = 0; i < n; i++)
     names[i] = CStringGetTextDatum(options[i].name);
-  PG_RETURN_ARRAYTYPE_P(construct_array(names, (int)n, TEXTOID, -1, false, TYPALIGN_INT));
+  return text_array(names, (int)n);
 }
 
 static Datum text_of(const char *text) {
@@ -97,9 +100,9 @@ SQL_FUNCTION(outbox_sink_advice) {
   ob_option *mapping = public_mapping(server_oid, &n_mapping);
   const char *utf8_name = pg_server_to_any(name, (int)strlen(name), PG_UTF8);
   const size_t n = ob_advise(kind, utf8_name, options, n_options, mapping, n_mapping, advice, lengthof(advice));
-  for (size_t i = 0; i < n; i++) {
-    Datum values[] = {text_of(advice[i].check), text_of(advice[i].may_be_meant ? "ok" : "warning"),
-                      text_of(advice[i].detail), text_of(advice[i].hint)};
+  for (const ob_advice &one : std::span(advice, n)) {
+    Datum values[] = {text_of(one.check), text_of(one.may_be_meant ? "ok" : "warning"), text_of(one.detail),
+                      text_of(one.hint)};
     bool nulls[lengthof(values)] = {false};
     tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
   }

@@ -35,6 +35,7 @@ extern "C" {
 #include "server/catalog/sink_ddl.h"
 #include "server/catalog/table_guard.h"
 #include "server/shmem/wake.h"
+#include "server/storage/sql.h"
 
 static const char WRAPPER_PREFIX[] = "outbox_";
 static const char VALIDATOR_SUFFIX[] = "_validator";
@@ -118,7 +119,7 @@ SQL_FUNCTION(outbox_target_options) {
     n = ob_target_options(kind, names, lengthof(names));
   for (size_t i = 0; i < n; i++)
     texts[i] = CStringGetTextDatum(names[i]);
-  PG_RETURN_ARRAYTYPE_P(construct_array(texts, (int)n, TEXTOID, -1, false, TYPALIGN_INT));
+  return text_array(texts, (int)n);
 }
 
 /* The validator of all kinds: its SQL name says which kind, as in outbox_internal.kafka_validator. */

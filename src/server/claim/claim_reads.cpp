@@ -231,10 +231,10 @@ int ClaimTable::read_queue(dispatch::RescanPlace after, std::span<dispatch::Queu
 }
 
 void ClaimTable::delete_from_queue(std::span<const dispatch::RowHandle> entries) {
-  ItemPointerData *places = (ItemPointerData *)palloc(sizeof(ItemPointerData) * Max(entries.size(), 1));
+  ItemPointerData *ctids = (ItemPointerData *)palloc(sizeof(ItemPointerData) * Max(entries.size(), 1));
 
   for (size_t i = 0; i < entries.size(); i++)
-    places[i] = place_of(&entries[i]);
-  Datum value = tid_array(places, (int)entries.size());
+    ctids[i] = ctid_of(&entries[i]);
+  Datum value = tid_array(ctids, (int)entries.size());
   statement_write(&delete_entries, &value, NULL, NULL);
 }

@@ -20,7 +20,7 @@ using dispatch::RowLocked;
 
 static Statement update_marks = make_statement<TIDARRAYOID, INT8ARRAYOID>(
     "UPDATE outbox.events_pending AS e SET blocked_by = nullif(h.blocked_by, 0) "
-    "FROM unnest($1, $2) AS h (place, blocked_by) WHERE e.ctid = h.place");
+    "FROM unnest($1, $2) AS h (ctid, blocked_by) WHERE e.ctid = h.ctid");
 
 void ClaimTable::close_ranks(dispatch::RoundSink &sink) {
   batch_close_ranks(static_cast<WorkerSink *>(&sink));
@@ -44,13 +44,13 @@ void ClaimTable::lock(
 
   for (WorkerSink *sink : worker_sinks_all())
     for (InFlightEvent *&event : std::span(sink->batch_events, sink->n_batch))
-      events[n++] = {event->position, place_of(&event->row), ROW_GONE, &event, event->row.writer, InvalidOid};
+      events[n++] = {event->position, ctid_of(&event->row), ROW_GONE, &event, event->row.writer, InvalidOid};
   const int n_free = heap_find_unmodified(events, n);
   for (int i = 0; i < n; i++)
     (*(InFlightEvent **)events[i].owner)->row.table = events[i].file;
   row_lock(events + n_free, n - n_free, NULL);
   for (const dispatch::Mark &mark : marks)
-    of_marks[n_marks++] = {mark.position, place_of(&mark.row), ROW_GONE, (void *)&mark};
+    of_marks[n_marks++] = {mark.position, ctid_of(&mark.row), ROW_GONE, (void *)&mark};
   row_lock(of_marks, n_marks, NULL);
   for (int i = 0; i < n_marks; i++)
     visit_mark(*(const dispatch::Mark *)of_marks[i].owner, result_of(&of_marks[i]), handle_of(&of_marks[i].ctid));
@@ -59,13 +59,13 @@ void ClaimTable::lock(
 }
 
 void ClaimTable::write_marks(std::span<const dispatch::MarkToWrite> marks) {
-  ItemPointerData *places = (ItemPointerData *)palloc(sizeof(ItemPointerData) * marks.size());
+  ItemPointerData *ctids = (ItemPointerData *)palloc(sizeof(ItemPointerData) * marks.size());
   int64 *groups = (int64 *)palloc(sizeof(int64) * marks.size());
 
   for (size_t i = 0; i < marks.size(); i++) {
-    places[i] = place_of(&marks[i].handle);
+    ctids[i] = ctid_of(&marks[i].handle);
     groups[i] = marks[i].group;
   }
-  Datum values[] = {tid_array(places, (int)marks.size()), int8_array(groups, (int)marks.size())};
+  Datum values[] = {tid_array(ctids, (int)marks.size()), int8_array(groups, (int)marks.size())};
   statement_write(&update_marks, values, NULL, NULL);
 }

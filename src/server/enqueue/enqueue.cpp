@@ -125,8 +125,7 @@ static bool take_pending_sink(TriggerRow *row, Datum *sinks, int n) {
   static Statement find = make_statement<UUIDOID, TEXTARRAYOID>(
       "SELECT sink FROM outbox.events_pending WHERE id OPERATOR(pg_catalog.=) $1 "
       "AND sink OPERATOR(pg_catalog.=) ANY ($2) LIMIT 1");
-  Datum values[] = {row_get(row, EV_ID),
-                    PointerGetDatum(construct_array(sinks, n, TEXTOID, -1, false, TYPALIGN_INT))};
+  Datum values[] = {row_get(row, EV_ID), text_array(sinks, n)};
   if (owner_execute(&find, values, NULL) == 0)
     return false;
   char *sink = SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1);
@@ -348,17 +347,52 @@ static void copy_argument(FunctionCallInfo fcinfo, int argument, Datum *values, 
     values[column] = PG_GETARG_DATUM(argument);
 }
 
-typedef enum PayloadType {
-  PAYLOAD_JSONB,
-  PAYLOAD_JSON, /* json or text, with headers of jsonb */
-  PAYLOAD_TEXT, /* json or text, and so are the headers */
-  PAYLOAD_BYTES
-} PayloadType;
+/* The types of a function's arguments 1, 3 and 4 as it is declared. All functions outbox.enqueue() and
+ * outbox.enqueue_bytes() are one function in C. */
+typedef struct EnqueueTypes {
+  PGFunction id_to_text; /* NULL: aggregate_id is text */
+  Oid payload;
+  Oid headers; /* outbox.enqueue_bytes() has content_type here, and jsonb headers behind it */
+} EnqueueTypes;
+
+static const EnqueueTypes *enqueue_types(FmgrInfo *function) {
+  if (function->fn_extra == NULL) {
+    EnqueueTypes *types = (EnqueueTypes *)MemoryContextAlloc(function->fn_mcxt, sizeof *types);
+    Oid *declared;
+    int n;
+
+    get_func_signature(function->fn_oid, &declared, &n);
+    types->id_to_text = declared[1] == INT8OID ? int8out : declared[1] == UUIDOID ? uuid_out : NULL;
+    types->payload = declared[3];
+    types->headers = declared[4];
+    function->fn_extra = types;
+  }
+  return (const EnqueueTypes *)function->fn_extra;
+}
 
 /* json and text have the same representation. */
 static void parse(Datum *values, const bool *isnull, EventColumn column) {
   if (!isnull[column])
     values[column] = DirectFunctionCall1(jsonb_in, CStringGetDatum(TextDatumGetCString(values[column])));
+}
+
+/* Whether the payload is jsonb, in a call for which no more specific function matched: payload and headers differ in
+ * type, or the payload is not JSON. */
+static bool is_jsonb(FmgrInfo *function) {
+  Oid type = get_fn_expr_argtype(function, 3);
+  char category;
+  bool preferred;
+
+  get_type_category_preferred(type, &category, &preferred);
+  if (type == JSONBOID || type == JSONOID || category == TYPCATEGORY_STRING)
+    return type == JSONBOID;
+  ereport(ERROR,
+          (errcode(ERRCODE_DATATYPE_MISMATCH), errmsg("payload is of type %s, not JSON", format_type_be(type)),
+           type == BYTEAOID ? errhint("For bytes, use outbox.enqueue_bytes(aggregate_type, aggregate_id, event_type, "
+                                      "payload, 'application/avro').")
+                            : errhint("Convert it: outbox.enqueue(aggregate_type, aggregate_id, event_type, "
+                                      "to_jsonb(payload)).")));
+  pg_unreachable();
 }
 
 static void check_order(const bool *isnull) {
@@ -370,8 +404,9 @@ static void check_order(const bool *isnull) {
                           "partition_key => ''.")));
 }
 
-static Datum enqueue(FunctionCallInfo fcinfo, PayloadType type, PGFunction id_to_text) {
-  const bool bytes = type == PAYLOAD_BYTES;
+SQL_FUNCTION(outbox_enqueue) {
+  const EnqueueTypes *types = enqueue_types(fcinfo->flinfo);
+  const bool bytes = types->payload == BYTEAOID;
   Datum values[EV_GIVEN] = {};
   bool isnull[EV_GIVEN];
   pg_uuid_t *id = (pg_uuid_t *)palloc(sizeof *id);
@@ -384,9 +419,9 @@ static Datum enqueue(FunctionCallInfo fcinfo, PayloadType type, PGFunction id_to
   memset(isnull, true, sizeof isnull);
   copy_argument(fcinfo, 0, values, isnull, EV_AGGREGATE_TYPE);
   copy_argument(fcinfo, 1, values, isnull, EV_AGGREGATE_ID);
-  if (id_to_text && !isnull[EV_AGGREGATE_ID])
+  if (types->id_to_text && !isnull[EV_AGGREGATE_ID])
     values[EV_AGGREGATE_ID] =
-        CStringGetTextDatum(DatumGetCString(DirectFunctionCall1(id_to_text, values[EV_AGGREGATE_ID])));
+        CStringGetTextDatum(DatumGetCString(DirectFunctionCall1(types->id_to_text, values[EV_AGGREGATE_ID])));
   copy_argument(fcinfo, 2, values, isnull, EV_EVENT_TYPE);
   copy_argument(fcinfo, 3, values, isnull, bytes ? EV_PAYLOAD_BYTES : EV_PAYLOAD);
   if (bytes)
@@ -399,9 +434,9 @@ static Datum enqueue(FunctionCallInfo fcinfo, PayloadType type, PGFunction id_to
   copy_argument(fcinfo, after_payload + 5, values, isnull, EV_ID);
 
   check_order(isnull);
-  if (type == PAYLOAD_JSON || type == PAYLOAD_TEXT)
-    parse(values, isnull, EV_PAYLOAD);
-  if (type == PAYLOAD_TEXT)
+  if (types->payload == ANYELEMENTOID ? !is_jsonb(fcinfo->flinfo) : types->payload != JSONBOID)
+    parse(values, isnull, EV_PAYLOAD); /* outbox.enqueue_bytes() has none */
+  if (!bytes && types->headers != JSONBOID)
     parse(values, isnull, EV_HEADERS);
   if (isnull[EV_ID] || is_nil(values[EV_ID]))
     values[EV_ID] = new_uuid();
@@ -423,73 +458,4 @@ static Datum enqueue(FunctionCallInfo fcinfo, PayloadType type, PGFunction id_to
   }
   event_insert(values, isnull);
   PG_RETURN_UUID_P(id);
-}
-
-/* The payload type of a call for which no more specific function matched: payload and headers differ in type, or the
- * payload is not JSON. */
-static PayloadType payload_type(FunctionCallInfo fcinfo) {
-  Oid type = get_fn_expr_argtype(fcinfo->flinfo, 3);
-  char category;
-  bool preferred;
-
-  get_type_category_preferred(type, &category, &preferred);
-  if (type == JSONBOID)
-    return PAYLOAD_JSONB;
-  if (type == JSONOID || category == TYPCATEGORY_STRING)
-    return PAYLOAD_JSON;
-  ereport(ERROR,
-          (errcode(ERRCODE_DATATYPE_MISMATCH), errmsg("payload is of type %s, not JSON", format_type_be(type)),
-           type == BYTEAOID ? errhint("For bytes, use outbox.enqueue_bytes(aggregate_type, aggregate_id, event_type, "
-                                      "payload, 'application/avro').")
-                            : errhint("Convert it: outbox.enqueue(aggregate_type, aggregate_id, event_type, "
-                                      "to_jsonb(payload)).")));
-  pg_unreachable();
-}
-
-SQL_FUNCTION(outbox_enqueue_text) {
-  return enqueue(fcinfo, PAYLOAD_JSONB, NULL);
-}
-
-SQL_FUNCTION(outbox_enqueue_text_from_text) {
-  return enqueue(fcinfo, PAYLOAD_TEXT, NULL);
-}
-
-SQL_FUNCTION(outbox_enqueue_text_of_any) {
-  return enqueue(fcinfo, payload_type(fcinfo), NULL);
-}
-
-SQL_FUNCTION(outbox_enqueue_bigint) {
-  return enqueue(fcinfo, PAYLOAD_JSONB, int8out);
-}
-
-SQL_FUNCTION(outbox_enqueue_bigint_from_text) {
-  return enqueue(fcinfo, PAYLOAD_TEXT, int8out);
-}
-
-SQL_FUNCTION(outbox_enqueue_bigint_of_any) {
-  return enqueue(fcinfo, payload_type(fcinfo), int8out);
-}
-
-SQL_FUNCTION(outbox_enqueue_uuid) {
-  return enqueue(fcinfo, PAYLOAD_JSONB, uuid_out);
-}
-
-SQL_FUNCTION(outbox_enqueue_uuid_from_text) {
-  return enqueue(fcinfo, PAYLOAD_TEXT, uuid_out);
-}
-
-SQL_FUNCTION(outbox_enqueue_uuid_of_any) {
-  return enqueue(fcinfo, payload_type(fcinfo), uuid_out);
-}
-
-SQL_FUNCTION(outbox_enqueue_bytes_text) {
-  return enqueue(fcinfo, PAYLOAD_BYTES, NULL);
-}
-
-SQL_FUNCTION(outbox_enqueue_bytes_bigint) {
-  return enqueue(fcinfo, PAYLOAD_BYTES, int8out);
-}
-
-SQL_FUNCTION(outbox_enqueue_bytes_uuid) {
-  return enqueue(fcinfo, PAYLOAD_BYTES, uuid_out);
 }

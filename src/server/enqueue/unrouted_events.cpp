@@ -323,8 +323,7 @@ static void write_sinks(Batch *batch) {
       "WHERE event.position OPERATOR(pg_catalog.=) chosen.position RETURNING event.position) "
       "INSERT INTO outbox_internal.rescan_queue (position) SELECT position FROM routed UNION "
       "ALL SELECT unnest($3)");
-  Datum values[] = {positions_array(batch->positions, batch->n),
-                    PointerGetDatum(construct_array(batch->sinks, batch->n, TEXTOID, -1, false, TYPALIGN_INT)),
+  Datum values[] = {positions_array(batch->positions, batch->n), text_array(batch->sinks, batch->n),
                     positions_array(batch->copies, batch->n_copies)};
 
   if (batch->n == 1) /* otherwise an error may be that of any row */

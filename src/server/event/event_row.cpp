@@ -4,6 +4,8 @@
  */
 #include "server/event/event_row.h"
 
+#include <span>
+
 #include "server/event/header_text.h"
 #include "server/event/jsonb_text.h"
 #include "server/event/key_hash.h"
@@ -250,7 +252,7 @@ uint32 event_row_to_event(const EventRow *row, bool ordered, ob_event *event) {
   }
   read_headers(row, event);
   size_t bytes = event->payload.len + event->aggregate_type.len + event->key.len + 256;
-  for (size_t i = 0; i < event->n_headers; i++)
-    bytes += event->headers[i].name.len + event->headers[i].value.len;
+  for (const ob_header &header : std::span(event->headers, event->n_headers))
+    bytes += header.name.len + header.value.len;
   return (uint32)Min(bytes, (size_t)PG_UINT32_MAX);
 }

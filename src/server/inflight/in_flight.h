@@ -24,15 +24,15 @@ static inline WorkerSink *sink_of(const InFlightEvent *event) {
 }
 
 /* The row's ctid when it was read. */
-static inline ItemPointerData place_of(const dispatch::RowHandle *row) {
+static inline ItemPointerData ctid_of(const dispatch::RowHandle *row) {
   ItemPointerData ctid;
 
   ItemPointerSet(&ctid, row->page, row->line);
   return ctid;
 }
 
-static inline dispatch::RowHandle handle_of(const ItemPointerData *place) {
-  return {ItemPointerGetBlockNumberNoCheck(place), ItemPointerGetOffsetNumberNoCheck(place), 0, 0};
+static inline dispatch::RowHandle handle_of(const ItemPointerData *ctid) {
+  return {ItemPointerGetBlockNumberNoCheck(ctid), ItemPointerGetOffsetNumberNoCheck(ctid), 0, 0};
 }
 
 /* How many more events, and how many more bytes of events, may be claimed. */

@@ -38,7 +38,7 @@ static RowLock *locks_of(std::span<InFlightEvent *const> events) {
   int n = 0;
 
   for (InFlightEvent *event : events)
-    locks[n++] = {event->position, place_of(&event->row), ROW_GONE, event, event->row.writer, event->row.table};
+    locks[n++] = {event->position, ctid_of(&event->row), ROW_GONE, event, event->row.writer, event->row.table};
   return locks;
 }
 

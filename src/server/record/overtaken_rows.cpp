@@ -32,12 +32,12 @@ static Statement find_earlier_rows = make_statement<TEXTARRAYOID, INT8ARRAYOID, 
 static Statement lock_failed =
     make_statement<INT8ARRAYOID>("SELECT position, ctid FROM outbox.events_failed WHERE position = ANY ($1) "
                                  "FOR UPDATE SKIP LOCKED");
-static Statement mark_failed = make_statement<TIDARRAYOID, INT8ARRAYOID>(
-    "UPDATE outbox.events_failed AS f SET overtaken_by = m.overtaken_by "
-    "FROM unnest($1, $2) AS m (place, overtaken_by) WHERE f.ctid = m.place");
-static Statement mark_pending = make_statement<TIDARRAYOID, INT8ARRAYOID>(
-    "UPDATE outbox.events_pending AS p SET overtaken_by = m.overtaken_by "
-    "FROM unnest($1, $2) AS m (place, overtaken_by) WHERE p.ctid = m.place");
+static Statement mark_failed =
+    make_statement<TIDARRAYOID, INT8ARRAYOID>("UPDATE outbox.events_failed AS f SET overtaken_by = m.overtaken_by "
+                                              "FROM unnest($1, $2) AS m (ctid, overtaken_by) WHERE f.ctid = m.ctid");
+static Statement mark_pending =
+    make_statement<TIDARRAYOID, INT8ARRAYOID>("UPDATE outbox.events_pending AS p SET overtaken_by = m.overtaken_by "
+                                              "FROM unnest($1, $2) AS m (ctid, overtaken_by) WHERE p.ctid = m.ctid");
 /* A redriven event that came too late is a dead letter again. */
 static Statement move_to_dead_letters = make_statement<TIDARRAYOID, INT8ARRAYOID, INT8ARRAYOID>(
     "WITH gone AS (DELETE FROM outbox.events_pending WHERE ctid = ANY ($1) RETURNING *) "
@@ -102,7 +102,7 @@ void RecordTable::lock_earlier(std::span<OvertakenRow> dead_letters, std::span<O
 
   lock_dead_letters(dead_letters);
   for (size_t i = 0; i < pending.size(); i++)
-    locks[i] = {pending[i].position, place_of(&pending[i].handle), ROW_GONE, &pending[i]};
+    locks[i] = {pending[i].position, ctid_of(&pending[i].handle), ROW_GONE, &pending[i]};
   row_lock(locks, (int)pending.size(), NULL);
   for (size_t i = 0; i < pending.size(); i++) {
     OvertakenRow *row = (OvertakenRow *)locks[i].owner;
@@ -112,7 +112,7 @@ void RecordTable::lock_earlier(std::span<OvertakenRow> dead_letters, std::span<O
 }
 
 void RecordTable::write_overtaken(EarlierFate fate, std::span<const OvertakenRow> rows) {
-  ItemPointerData *places = (ItemPointerData *)palloc(sizeof(ItemPointerData) * rows.size());
+  ItemPointerData *ctids = (ItemPointerData *)palloc(sizeof(ItemPointerData) * rows.size());
   int64 *positions = (int64 *)palloc(sizeof(int64) * rows.size());
   int64 *overtaken_by = (int64 *)palloc(sizeof(int64) * rows.size());
   int n = 0;
@@ -120,14 +120,14 @@ void RecordTable::write_overtaken(EarlierFate fate, std::span<const OvertakenRow
   for (const OvertakenRow &row : rows) {
     if (!row.locked)
       continue;
-    places[n] = place_of(&row.handle);
+    ctids[n] = ctid_of(&row.handle);
     positions[n] = row.position;
     overtaken_by[n++] = row.overtaken_by;
   }
   if (n == 0)
     return;
-  Datum marks[] = {tid_array(places, n), int8_array(overtaken_by, n)};
-  Datum moves[] = {tid_array(places, n), int8_array(positions, n), int8_array(overtaken_by, n)};
+  Datum marks[] = {tid_array(ctids, n), int8_array(overtaken_by, n)};
+  Datum moves[] = {tid_array(ctids, n), int8_array(positions, n), int8_array(overtaken_by, n)};
   switch (fate) {
   case EarlierFate::MARK_DEAD_LETTER:
     statement_write(&mark_failed, marks, NULL, NULL);

@@ -35,8 +35,8 @@ static Statement reschedule =
         "last_attempt_at = f.ended, "
         "available_at = f.next, blocked_by = nullif(f.blocked_by, 0), "
         "redrive_late = nullif(redrive_late, false) "
-        "FROM unnest($1, $2, $3, $4, $5, $6) AS f (place, error, ended, next, blocked_by, spent) "
-        "WHERE e.ctid = f.place");
+        "FROM unnest($1, $2, $3, $4, $5, $6) AS f (ctid, error, ended, next, blocked_by, spent) "
+        "WHERE e.ctid = f.ctid");
 
 /* Before their rows are changed. Of a day at most a gigabyte is kept, so that a storm of failures cannot fill the
  * disk.
@@ -47,8 +47,8 @@ static Statement keep_failures =
         "(day, event_id, position, sink, attempt, started_at, ended_at, worker, error) "
         "SELECT outbox_internal.failure_day(f.ended), e.id, e.position, e.sink, CASE WHEN f.spent > 0 "
         "THEN " ONE_MORE_ATTEMPT " END, f.ended - f.took * interval '1 ms', f.ended, $6, left(f.error, 1000) "
-        "FROM unnest($1, $2, $3, $4, $5) AS f (place, error, ended, took, spent) "
-        "JOIN outbox.events_pending AS e ON e.ctid = f.place "
+        "FROM unnest($1, $2, $3, $4, $5) AS f (ctid, error, ended, took, spent) "
+        "JOIN outbox.events_pending AS e ON e.ctid = f.ctid "
         "WHERE outbox_internal.has_room_for_failures()");
 
 /* A row that is still there would be taken for recorded, and never be looked at again. */
@@ -65,12 +65,12 @@ static void write_rows(Statement *statement, const Datum *values, int n) {
 using Rows = std::span<const dispatch::RowToWrite>;
 
 /* The arguments that the statements have in common, each an array with a value for each row. */
-static Datum places_of(Rows rows) {
-  ItemPointerData *places = (ItemPointerData *)palloc(sizeof(ItemPointerData) * rows.size());
+static Datum ctids_of(Rows rows) {
+  ItemPointerData *ctids = (ItemPointerData *)palloc(sizeof(ItemPointerData) * rows.size());
 
   for (size_t i = 0; i < rows.size(); i++)
-    places[i] = place_of(&rows[i].handle);
-  return tid_array(places, (int)rows.size());
+    ctids[i] = ctid_of(&rows[i].handle);
+  return tid_array(ctids, (int)rows.size());
 }
 
 static Datum errors_of(Rows rows) {
@@ -104,11 +104,11 @@ static Datum positions_of(Rows rows) {
 
 /* Failed deliveries, as arrays. */
 typedef struct Failures {
-  Datum places, errors, ends, spent;
+  Datum ctids, errors, ends, spent;
 } Failures;
 
 static Failures failures_of(Rows rows) {
-  return {places_of(rows), errors_of(rows),
+  return {ctids_of(rows), errors_of(rows),
           times_of(rows, [](const dispatch::RowToWrite &row) { return row.event->ended_at; }),
           /* a wait is no attempt */
           int8s_of(rows, [](const dispatch::RowToWrite &row) { return row.event->outcome != Outcome::DEFERRED; })};
@@ -116,20 +116,20 @@ static Failures failures_of(Rows rows) {
 
 static void keep_failed_attempts(Rows rows, const Failures *failures) {
   Datum values[] = {
-      failures->places, failures->errors,
-      failures->ends,   int8s_of(rows, [](const dispatch::RowToWrite &row) { return row.event->took_ms; }),
-      failures->spent,  Int32GetDatum(worker_slot()->index)};
+      failures->ctids, failures->errors,
+      failures->ends,  int8s_of(rows, [](const dispatch::RowToWrite &row) { return row.event->took_ms; }),
+      failures->spent, Int32GetDatum(worker_slot()->index)};
   (void)statement_write(&keep_failures, values, NULL, NULL);
 }
 
 static void delete_rows(Rows rows) {
-  Datum values[] = {places_of(rows)};
+  Datum values[] = {ctids_of(rows)};
 
   write_rows(&delete_sent, values, (int)rows.size());
 }
 
 static void keep_rows(Rows rows, Now now) {
-  Datum values[] = {places_of(rows), TimestampTzGetDatum(now.wall), positions_of(rows), errors_of(rows)};
+  Datum values[] = {ctids_of(rows), TimestampTzGetDatum(now.wall), positions_of(rows), errors_of(rows)};
 
   OUTBOX_FAULT_POINT("record.before_keep");
   write_rows(&keep_sent, values, (int)rows.size());
@@ -137,7 +137,7 @@ static void keep_rows(Rows rows, Now now) {
 
 static void make_dead_letters(Rows rows) {
   const Failures failures = failures_of(rows);
-  Datum values[] = {failures.places, positions_of(rows), failures.errors, failures.ends};
+  Datum values[] = {failures.ctids, positions_of(rows), failures.errors, failures.ends};
 
   OUTBOX_FAULT_POINT("record.before_dead_letter");
   keep_failed_attempts(rows, &failures);
@@ -146,7 +146,7 @@ static void make_dead_letters(Rows rows) {
 
 static void reschedule_rows(Rows rows) {
   const Failures failures = failures_of(rows);
-  Datum values[] = {failures.places,
+  Datum values[] = {failures.ctids,
                     failures.errors,
                     failures.ends,
                     times_of(rows, [](const dispatch::RowToWrite &row) { return row.next_attempt; }),

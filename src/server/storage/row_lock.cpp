@@ -44,7 +44,7 @@ static bool is_row(LockRun *run, const RowLock *lock) {
 }
 
 /* Vacuum may have given the place to another row, so the position is compared. */
-static RowLockResult lock_at_place(LockRun *run, RowLock *lock, Snapshot snapshot) {
+static RowLockResult lock_at_ctid(LockRun *run, RowLock *lock, Snapshot snapshot) {
   TM_FailureData failure;
 
   if (ItemPointerGetBlockNumber(&lock->ctid) >= run->n_blocks ||
@@ -97,7 +97,7 @@ void row_lock(RowLock *locks, int n, RowCheck follow) {
 
   Snapshot snapshot = RegisterSnapshot(GetLatestSnapshot());
   for (int i = 0; i < n; i++) {
-    locks[i].result = lock_at_place(&run, &locks[i], snapshot);
+    locks[i].result = lock_at_ctid(&run, &locks[i], snapshot);
     if (locks[i].result == ROW_BUSY) {
       run.not_locked[run.n_not_locked++] = &locks[i];
       locks[i].result = ROW_GONE; /* until it is found by its position */
@@ -117,7 +117,7 @@ void row_lock(RowLock *locks, int n, RowCheck follow) {
     run.n_blocks = RelationGetNumberOfBlocks(run.table);
     for (int i = 0; i < run.n_not_locked && follow; i++)
       if (run.not_locked[i]->result == ROW_BUSY)
-        run.not_locked[i]->result = lock_at_place(&run, run.not_locked[i], snapshot);
+        run.not_locked[i]->result = lock_at_ctid(&run, run.not_locked[i], snapshot);
     UnregisterSnapshot(snapshot);
     pfree(positions);
   }

@@ -28,11 +28,11 @@ extern "C" {
  */
 static bool is_unmodified(Relation table, Buffer buffer, const RowLock *row, CommandId command) {
   Page page = BufferGetPage(buffer);
-  OffsetNumber place = ItemPointerGetOffsetNumber(&row->ctid);
+  OffsetNumber offset = ItemPointerGetOffsetNumber(&row->ctid);
 
-  if (place > PageGetMaxOffsetNumber(page) || !ItemIdIsNormal(PageGetItemId(page, place)))
+  if (offset > PageGetMaxOffsetNumber(page) || !ItemIdIsNormal(PageGetItemId(page, offset)))
     return false;
-  ItemId item = PageGetItemId(page, place);
+  ItemId item = PageGetItemId(page, offset);
   HeapTupleData tuple;
   tuple.t_data = (HeapTupleHeader)PageGetItem(page, item);
   tuple.t_len = ItemIdGetLength(item);

@@ -96,9 +96,9 @@ static void set_session(void) {
       {"max_parallel_maintenance_workers", "0"},
   };
 
-  for (size_t i = 0; i < lengthof(session); i++)
-    if (GetConfigOption(session[i][0], true, false))
-      SetConfigOption(session[i][0], session[i][1], PGC_SUSET, PGC_S_OVERRIDE);
+  for (const auto &[name, value] : session)
+    if (GetConfigOption(name, true, false))
+      SetConfigOption(name, value, PGC_SUSET, PGC_S_OVERRIDE);
   /* Recordings that a crash loses are sent again, so their commits need not wait. Set at session level, so that the
    * server's own value remains the reset value: standby.h. */
   SetConfigOption("synchronous_commit", "off", PGC_USERSET, PGC_S_SESSION);

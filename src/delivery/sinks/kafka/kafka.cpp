@@ -274,15 +274,12 @@ public:
   SecretMask secrets(const Options &mapping) const override {
     KafkaProperties given;
     add_kafka_properties(mapping, given);
-    SecretMask mask;
+    SecretMask mask = SinkKind::secrets(mapping);
     auto user = given.find("sasl.username");
     for (auto &[name, value] : given)
       if (is_secret_kafka_property(name) &&
           (user == given.end() || value != user->second)) /* the user name is not secret */
         mask.add(value);
-    for (const OptionSpec &spec : options())
-      if (auto *value = spec.secret ? find_option(mapping, spec.name) : nullptr)
-        mask.add(*value);
     return mask;
   }
   std::shared_ptr<const SinkConfig> parse(const Options &server, const Options *mapping) const override {

@@ -52,8 +52,8 @@ static void check_brokers(const std::string &name, const std::string &value) {
 
 const std::vector<OptionSpec> &KafkaConfig::options() {
   static const auto &specs = *new auto([] {
-    std::vector<OptionSpec> all{{"bootstrap_servers", true, false, false, false, check_brokers,
-                                 "Required: brokers to start from, host:port separated by commas."}};
+    std::vector<OptionSpec> all{server_option("bootstrap_servers", check_brokers,
+                                              "Required: brokers to start from, host:port separated by commas.")};
     all.insert(all.end(), KafkaRecordMaker::options().begin(), KafkaRecordMaker::options().end());
     all.insert(all.end(), kafka_token_options().begin(), kafka_token_options().end());
     return all;
@@ -212,9 +212,19 @@ KafkaConfig::KafkaConfig(const Options &server, const Options *mapping) : maker_
 
 void KafkaConfig::check_event(const ob_event &event) const {
   check_headers(event);
-  if (size_t size = maker_.check(event); size > max_message_bytes_)
+  check_size(maker_.check(event));
+}
+
+void KafkaConfig::record(const ob_event &event, Record &record) const {
+  check_headers(event);
+  maker_.make(event, record);
+  check_size(record.size());
+}
+
+void KafkaConfig::check_size(size_t record) const {
+  if (record > max_message_bytes_)
     throw BadInput(OB_TOO_LARGE, "message_max_bytes", "event is too large for a Kafka message",
-                   "With its key and headers it has " + std::to_string(size) + " bytes, and at most " +
+                   "With its key and headers it has " + std::to_string(record) + " bytes, and at most " +
                        std::to_string(max_message_bytes_) + " are allowed.",
                    "Raise option \"message_max_bytes\" of the sink and \"max.message.bytes\" of the topic, or send "
                    "a reference to the data.");

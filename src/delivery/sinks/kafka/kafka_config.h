@@ -30,7 +30,7 @@ public:
 
   /* Makes the record of an event, for submitting, checking at enqueue time and previews. Throws BadInput if it cannot
    * be sent. */
-  void record(const ob_event &event, Record &record) const { maker_.make(event, record); }
+  void record(const ob_event &event, Record &record) const;
   /* How many messages librdkafka may hold. */
   uint32_t max_messages() const { return max_messages_; }
   /* The user name that the sink authenticates with, if an option sets one; otherwise empty. */
@@ -45,6 +45,8 @@ public:
   KafkaConf conf() const;
 
 private:
+  void check_size(size_t record) const; /* throws BadInput */
+
   KafkaRecordMaker maker_;
   KafkaProperties properties_; /* the properties that options set */
   std::shared_ptr<const KafkaTokenSource> tokens_;

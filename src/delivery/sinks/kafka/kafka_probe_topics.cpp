@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <span>
 
 #include "delivery/base/text.h"
 #include "delivery/sinks/kafka/kafka_library.h"
@@ -52,11 +53,9 @@ rd_kafka_resp_err_t KafkaProbeTopics::read() {
 
 void KafkaProbeTopics::take(const rd_kafka_metadata_t *metadata) {
   answering_ = metadata->orig_broker_id;
-  for (int i = 0; i < metadata->broker_cnt; i++)
-    brokers_.push_back({metadata->brokers[i].id,
-                        std::string(metadata->brokers[i].host) + ":" + std::to_string(metadata->brokers[i].port)});
-  for (int i = 0; i < metadata->topic_cnt; i++) {
-    const rd_kafka_metadata_topic_t &topic = metadata->topics[i];
+  for (const rd_kafka_metadata_broker_t &broker : std::span(metadata->brokers, metadata->broker_cnt))
+    brokers_.push_back({broker.id, std::string(broker.host) + ":" + std::to_string(broker.port)});
+  for (const rd_kafka_metadata_topic_t &topic : std::span(metadata->topics, metadata->topic_cnt)) {
     if (fnmatch(glob_.c_str(), topic.topic, 0) != 0)
       continue;
     auto leaderless =
@@ -177,9 +176,9 @@ std::optional<bool> KafkaProbeTopics::ask_broker() {
   if (n_resources != 1)
     return std::nullopt;
   const rd_kafka_ConfigEntry_t **entries = rd_kafka_ConfigResource_configs(answers[0], &n);
-  for (size_t i = 0; i < n; i++)
-    if (rd_kafka_ConfigEntry_name(entries[i]) == std::string_view("auto.create.topics.enable"))
-      if (const char *value = rd_kafka_ConfigEntry_value(entries[i]))
+  for (const rd_kafka_ConfigEntry_t *entry : std::span(entries, n))
+    if (rd_kafka_ConfigEntry_name(entry) == std::string_view("auto.create.topics.enable"))
+      if (const char *value = rd_kafka_ConfigEntry_value(entry))
         return value == std::string_view("true");
   return std::nullopt;
 }
@@ -234,13 +233,13 @@ void KafkaProbeTopics::read_rights(const std::vector<std::string> &names) {
   }
   size_t n, n_rights, refused = 0;
   const rd_kafka_TopicDescription_t **answers = rd_kafka_DescribeTopics_result_topics(result, &n);
-  for (size_t i = 0; i < n; i++) {
-    const rd_kafka_AclOperation_t *rights = rd_kafka_TopicDescription_authorized_operations(answers[i], &n_rights);
+  for (const rd_kafka_TopicDescription_t *answer : std::span(answers, n)) {
+    const rd_kafka_AclOperation_t *rights = rd_kafka_TopicDescription_authorized_operations(answer, &n_rights);
     bool told = rights != nullptr; /* old brokers do not report permissions */
     bool may = told && std::find(rights, rights + n_rights, RD_KAFKA_ACL_OPERATION_WRITE) != rights + n_rights;
     if (!told || may || ++refused > max_rows)
       continue;
-    std::string name = rd_kafka_TopicDescription_name(answers[i]);
+    std::string name = rd_kafka_TopicDescription_name(answer);
     probe_.failed("topic", who() + " is not allowed to write to " + topic_named(name), rights_hint(name));
   }
   if (refused > max_rows)

@@ -86,21 +86,23 @@ void check_key(const std::string &name, const std::string &value) {
 
 static std::vector<OptionSpec> make_options() {
   std::vector<OptionSpec> all{
-      {"topic", true, false, false, false, check_topic,
-       "Topic of an event: a template with ${aggregate_type}, ${event_type}, ${header.NAME} and the like. Default "
-       "'outbox.event.${aggregate_type}'."},
-      {"key", true, false, false, false, check_key,
-       "Key of the record: a template; NULL when a variable has no value. Default '${partition_key}'."},
-      {"partition", true, false, false, false, check_partition,
-       "Partition: a number, or a template that makes one. Default: a hash of the key, as Java's clients do it."},
-      {"timestamp", true, false, false, false, nullptr,
-       "Timestamp of the record: 'created_at' of the event, the default (never later than now), or 'now'."},
+      server_option("topic", check_topic,
+                    "Topic of an event: a template with ${aggregate_type}, ${event_type}, ${header.NAME} and the "
+                    "like. Default 'outbox.event.${aggregate_type}'."),
+      server_option("key", check_key,
+                    "Key of the record: a template; NULL when a variable has no value. Default '${partition_key}'."),
+      server_option(
+          "partition", check_partition,
+          "Partition: a number, or a template that makes one. Default: a hash of the key, as Java's clients do it."),
+      server_option(
+          "timestamp", nullptr,
+          "Timestamp of the record: 'created_at' of the event, the default (never later than now), or 'now'."),
   };
   const std::vector<OptionSpec> &format = FormatOptions::specs();
   all.push_back(format.front());
-  all.push_back({"key_format", true, false, false, false, nullptr,
-                 "How the key is written: 'raw' (the default), 'json', 'connect_json' (with its schema), or 'base64' "
-                 "(the bytes behind it)."});
+  all.push_back(server_option("key_format", nullptr,
+                              "How the key is written: 'raw' (the default), 'json', 'connect_json' (with its "
+                              "schema), or 'base64' (the bytes behind it)."));
   all.insert(all.end(), format.begin() + 1, format.end());
   return all;
 }
@@ -113,10 +115,8 @@ const std::vector<OptionSpec> &KafkaRecordMaker::options() {
 KafkaRecordMaker::KafkaRecordMaker(const Options &server) {
   const std::string *topic = find_option(server, "topic");
   topic_ = Template::parse("topic", topic ? *topic : default_topic);
-  if (const std::string *key = find_option(server, "key"))
-    key_ = Template::parse("key", *key);
-  if (const std::string *partition = find_option(server, "partition"))
-    partition_ = Template::parse("partition", *partition);
+  read_option(server, "key", Template::parse, key_);
+  read_option(server, "partition", Template::parse, partition_);
   key_format_ = parse_choice<KeyFormat>(server, "key_format",
                                         {{"raw", KeyFormat::Raw},
                                          {"json", KeyFormat::Json},
@@ -196,10 +196,19 @@ void KafkaRecordMaker::make_partition(const ob_event &event, Record &record) con
                    "Change what the event has for it, or the options of the sink.");
 }
 
-void KafkaRecordMaker::make(const ob_event &event, Record &record) const {
-  record.begin();
+void KafkaRecordMaker::make_topic(const ob_event &event, Record &record) const {
   if (!topic_.render(event, record.topic))
     throw_no_value("topic", topic_.missing(event));
+  if (!legal_topic(record.topic) || is_kafkas_own(record.topic))
+    throw BadInput(OB_BAD_VALUE, "topic", "\"" + shown(record.topic) + "\" is not a legal topic name",
+                   is_kafkas_own(record.topic) ? own_rule : topic_rule,
+                   "Change the event's " + topic_.variables() + ", or option \"topic\" of the sink.");
+}
+
+void KafkaRecordMaker::make(const ob_event &event, Record &record) const {
+  format_->check(event);
+  record.begin();
+  make_topic(event, record);
   make_key(event, record);
   record.partition = -1;
   if (partition_)
@@ -211,21 +220,14 @@ void KafkaRecordMaker::make(const ob_event &event, Record &record) const {
 size_t KafkaRecordMaker::check(const ob_event &event) const {
   static thread_local Record &made = *new Record; /* never destroyed, so no destructor runs at exit */
 
-  format_->check(event);
   if (!format_->reads_payload(event)) {
     make(event, made);
-  } else {
-    ob_event without = event;
-    if (event.payload.data)
-      without.payload = {"", 0};
-    make(without, made);
-  }
-  if (!legal_topic(made.topic) || is_kafkas_own(made.topic))
-    throw BadInput(OB_BAD_VALUE, "topic", "\"" + shown(made.topic) + "\" is not a legal topic name",
-                   is_kafkas_own(made.topic) ? own_rule : topic_rule,
-                   "Change the event's " + topic_.variables() + ", or option \"topic\" of the sink.");
-  if (!format_->reads_payload(event))
     return made.size();
+  }
+  ob_event without = event;
+  if (event.payload.data)
+    without.payload = {"", 0};
+  make(without, made);
   return made.size() + (format_->shrinks() > 0 ? event.payload.len / format_->shrinks() : 0);
 }
 

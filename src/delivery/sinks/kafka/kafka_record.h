@@ -41,6 +41,7 @@ public:
   std::string topic_glob() const { return topic_.glob(); }
 
 private:
+  void make_topic(const ob_event &event, Record &record) const;
   void make_key(const ob_event &event, Record &record) const;
   void make_partition(const ob_event &event, Record &record) const;
 

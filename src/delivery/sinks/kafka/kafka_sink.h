@@ -51,6 +51,7 @@ public:
       producer_->keep_offsets(keep);
   }
   Submitted submit(const ob_event &event) override;
+  bool checks_events() const override { return true; }
   void flush() override {
     now_ = std::chrono::steady_clock::now();
     check_clock(now_);

@@ -189,10 +189,11 @@ bool check_token_property(std::string_view name, const std::string &option, cons
 const std::vector<OptionSpec> &kafka_token_options() {
   static const auto &specs = *new auto([] {
     std::vector<OptionSpec> all{
-        {"https_ca_pem", true, false, false, false, check_certificates_pem,
-         "Certificates in PEM that the token endpoint's must come from, instead of the system's authorities."},
-        {"aws_region", true, false, false, false, check_region,
-         "Of the Amazon MSK cluster, with sasl_oauthbearer_method 'aws_msk_iam': 'eu-central-1'."}};
+        server_option(
+            "https_ca_pem", check_certificates_pem,
+            "Certificates in PEM that the token endpoint's must come from, instead of the system's authorities."),
+        server_option("aws_region", check_region,
+                      "Of the Amazon MSK cluster, with sasl_oauthbearer_method 'aws_msk_iam': 'eu-central-1'.")};
     auto credentials = aws::credential_options(aws_prefix);
     all.insert(all.end(), credentials.begin(), credentials.end());
     return all;

@@ -61,8 +61,7 @@ void add_authorization(const Options &mapping, WebhookAuth &auth) {
 
 WebhookAuth WebhookAuth::parse(const Options &mapping) {
   WebhookAuth auth;
-  if (auto *headers = find_option(mapping, "headers"))
-    auth.headers = parse_headers("headers", *headers);
+  read_option(mapping, "headers", parse_headers, auth.headers);
   add_signing_keys(mapping, auth);
   add_authorization(mapping, auth);
   return auth;

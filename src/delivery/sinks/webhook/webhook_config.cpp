@@ -56,8 +56,7 @@ void set_format(const Options &server, WebhookConfig &config) {
   } else {
     refuse_without_meaning(server, "source", "It is an attribute of CloudEvents, and the format is another.");
   }
-  if (auto *body = find_option(server, "body"))
-    config.body = BodyTemplate::parse("body", *body);
+  read_option(server, "body", BodyTemplate::parse, config.body);
 }
 
 void set_header(const std::string &name, const std::string &value, WebhookConfig &config) {
@@ -96,11 +95,9 @@ std::shared_ptr<const WebhookConfig> parse_webhook(const Options &server, const 
   auto config = std::make_shared<WebhookConfig>();
   set_url(server, mapping, *config);
   config->parse(server, mapping, config->target.origin());
-  if (auto *value = find_option(server, "method"))
-    config->method = parse_method("method", *value);
+  read_option(server, "method", parse_method, config->method);
   set_format(server, *config);
-  if (auto *value = find_option(server, "idempotency_key"))
-    config->idempotency_key = parse_bool("idempotency_key", *value);
+  read_option(server, "idempotency_key", parse_bool, config->idempotency_key);
   if (auto *value = find_option(server, "headers"))
     for (auto &[name, text] : parse_headers("headers", *value))
       set_header(name, text, *config);
@@ -112,10 +109,8 @@ std::shared_ptr<const WebhookConfig> parse_webhook(const Options &server, const 
   config->timestamp_header = prefix + "-timestamp";
   config->signature_header = prefix + "-signature";
 
-  if (auto *value = find_option(server, "rate_limit"))
-    config->rate = parse_rate("rate_limit", *value);
-  if (auto *value = find_option(server, "max_pause"))
-    config->max_pause = parse_max_pause("max_pause", *value);
+  read_option(server, "rate_limit", parse_rate, config->rate);
+  read_option(server, "max_pause", parse_max_pause, config->max_pause);
   check_oauth(server, mapping);
   config->knows_mapping = mapping != nullptr;
   if (mapping) {

@@ -51,9 +51,9 @@ std::string idempotency_key_of(const ob_event &event) {
 }  // namespace
 
 void WebhookConfig::check_event(const ob_event &event) const {
-  for (size_t i = 0; i < event.n_headers; ++i)
-    if (!event.headers[i].binary) /* binary headers are not sent */
-      check_http_header(view(event.headers[i].name), view(event.headers[i].value));
+  for (const ob_header &header : headers_of(event))
+    if (!header.binary) /* binary headers are not sent */
+      check_http_header(view(header.name), view(header.value));
   if (event.payload_is_bytes && has_control(view(event.content_type)))
     throw BadInput(OB_BAD_VALUE, "content_type", "content type contains a control character",
                    "It is sent as the header Content-Type.");
@@ -98,16 +98,16 @@ void WebhookConfig::write_content(const ob_event &event, WebhookRequest &request
 /* Writes the event's own headers that the sink's owner has listed, except those that the sink writes, even if the
  * sink's has no value. */
 void WebhookConfig::write_event_headers(const ob_event &event, WebhookRequest &request) const {
-  for (size_t i = 0; i < event.n_headers; ++i) {
-    std::string_view name = view(event.headers[i].name);
+  for (const ob_header &header : headers_of(event)) {
+    std::string_view name = view(header.name);
     if (!forwarded.takes(name))
       continue;
     bool written = (cloud_events && cloud_events->is_attribute(name)) || has_same_variable(request.headers, name) ||
                    has_same_variable(auth.headers, name) ||
                    std::any_of(event_headers.begin(), event_headers.end(),
-                               [&](auto &header) { return same_variable(header.first, name); });
-    if (!event.headers[i].binary && !written)
-      request.headers.emplace_back(name, view(event.headers[i].value));
+                               [&](auto &given) { return same_variable(given.first, name); });
+    if (!header.binary && !written)
+      request.headers.emplace_back(name, view(header.value));
   }
 }
 
