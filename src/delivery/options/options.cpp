@@ -140,8 +140,7 @@ const std::vector<OptionSpec> &common_options() {
        "Whether a failing event holds up the later ones of its key. Default true."},
       {"on_dead_letter", true, false, false, false, check_on_dead_letter,
        "What a dead letter does to its key: 'continue' (later events go on) or 'block' (they wait until a user "
-       "acts). "
-       "Default continue."},
+       "acts). Default continue."},
       {"retry", true, false, false, false, check_retry,
        "When a failed event is tried again: 'exponential 100ms..5min' or steps '15s*3, 5min*5'."},
       {"max_attempts", true, false, false, false, check_attempts,
