@@ -1,6 +1,6 @@
 /*
  * recording.h: when ended events are recorded, which of them by the next transaction, and what becomes of their rows.
- * They are gathered for 20 ms, or up to 2,000 of them, since nobody waits for their recording. An event whose
+ * They are gathered for 20 ms, or up to 2,000 of them, since no event waits for their recording. An event whose
  * row another session has locked is recorded later; it is never sent again. After a transaction that a row made fail,
  * such as by a user's trigger, each sink has transactions of its own, in turns. The row is found by halving the
  * batch, and then tried alone after ever longer pauses. After STUCK such rows without a success the sink's recording
@@ -135,7 +135,7 @@ private:
   uint64_t turn_ = 0;                     /* the number of these transactions */
   bool alone_ = false;                    /* the last batch was a row that has failed alone before */
   int n_put_off_ = 0;                     /* in this transaction */
-  int n_chosen_ = 0;                      /* likewise */
+  int n_chosen_ = 0;                      /* in this transaction, to be recorded */
   InFlightEvent *chosen_ = nullptr;       /* the first of them */
   SinkInFlight *sink_ = nullptr;          /* of all of them; NULL: of several */
   std::vector<RecordedFailure> failures_; /* of this transaction; begin() makes room */

@@ -46,3 +46,23 @@ COMMENT ON FOREIGN DATA WRAPPER outbox_manual IS
   'Sinks whose events your own program claims, with outbox.claim(), outbox.ack() and outbox.nack(): CREATE SERVER '
   'name FOREIGN DATA WRAPPER outbox_manual OPTIONS (events ''order.*''). No worker delivers them. USAGE on this '
   'wrapper lets a role make sinks that take every event.';
+
+CREATE OR REPLACE VIEW outbox_internal.wrappers AS
+  SELECT w.oid, w.fdwname AS name, pg_catalog.substr(w.fdwname, 8) AS kind
+  FROM pg_catalog.pg_foreign_data_wrapper AS w
+  JOIN pg_catalog.pg_proc AS v ON v.oid = w.fdwvalidator AND v.prosrc IN ('outbox_validator', 'outbox_kind_validator')
+  JOIN pg_catalog.pg_language AS l ON l.oid = v.prolang AND l.lanname = 'c'
+  WHERE w.fdwname = 'outbox_' || pg_catalog.regexp_replace(v.proname, '_validator$', '');
+COMMENT ON VIEW outbox_internal.wrappers IS
+  'The kinds of sink: one row per foreign-data wrapper whose validator belongs to this library, or to that of an '
+  'extension with a kind of its own.';
+COMMENT ON COLUMN outbox_internal.wrappers.oid IS 'The wrapper.';
+COMMENT ON COLUMN outbox_internal.wrappers.name IS 'The name that CREATE SERVER uses, such as outbox_kafka.';
+COMMENT ON COLUMN outbox_internal.wrappers.kind IS 'The kind of sink: the name without outbox_.';
+
+CREATE OR REPLACE VIEW outbox_internal.sink_names AS
+  SELECT s.oid AS server, s.srvname::text COLLATE "C" AS name
+  FROM pg_catalog.pg_foreign_server AS s JOIN outbox_internal.wrappers AS w ON w.oid = s.srvfdw;
+COMMENT ON VIEW outbox_internal.sink_names IS 'The sinks, with their names as rows have them.';
+COMMENT ON COLUMN outbox_internal.sink_names.server IS 'The foreign server.';
+COMMENT ON COLUMN outbox_internal.sink_names.name IS 'Its name.';

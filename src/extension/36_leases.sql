@@ -1,5 +1,5 @@
 -- Sinks of kind outbox_manual: a program of the user's own claims their events and reports how they ended. The work
--- of claim(), ack() and nack() is in 37_manual.sql.
+-- of ack() and nack() is in 37_manual.sql, that of claim() in 38_claim.sql.
 
 CREATE TABLE IF NOT EXISTS outbox.leases (
   server oid NOT NULL,

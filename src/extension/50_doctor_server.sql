@@ -50,7 +50,7 @@ BEGIN
               'a dispatcher claims the events of all sinks.';
   ELSIF NOT lib.preloaded THEN
     status := 'error';
-    detail := 'The library is not in shared_preload_libraries: events are enqueued, and nobody delivers them.';
+    detail := 'The library is not in shared_preload_libraries: events are enqueued, and no worker delivers them.';
     hint := format('ALTER SYSTEM SET shared_preload_libraries = %s; -- then restart the server',
                    (SELECT string_agg(quote_ident(l.name), ', ' ORDER BY l.n)
                     FROM unnest(string_to_array(current_setting('shared_preload_libraries'), ',') || 'outbox'::text)

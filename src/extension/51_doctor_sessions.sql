@@ -239,7 +239,7 @@ BEGIN
     detail := format('The prepared transaction %L of %s has been open since %s%s. '
                      'Vacuum cannot remove rows deleted after it began, and the worker becomes slower.',
                      s.gid, s.owner, date_trunc('second', s.prepared),
-                     CASE WHEN s.wrote THEN ', with events that nobody sees before it is ended' ELSE '' END);
+                     CASE WHEN s.wrote THEN ', with events that are not delivered before it is ended' ELSE '' END);
     hint := format('ROLLBACK PREPARED %s; -- its writes are lost, with its events; '
                    'ask its transaction manager whether COMMIT PREPARED is right instead',
                    outbox_internal.doctor_literal(s.gid));

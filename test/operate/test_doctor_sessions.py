@@ -129,7 +129,7 @@ def test_a_prepared_transaction(crm):
         writer.execute("PREPARE TRANSACTION 'without'")
     said = wait_until(lambda: (rows := crm.sql("SELECT status, detail, hint FROM outbox.doctor(%s) WHERE \"check\" = 'prepared'", SOON))
                       and len(rows) == 2 and rows, 10, lambda: str(crm.complaints(SOON)))
-    assert [("'with events'" in detail, "events that nobody sees" in detail, status) for status, detail, _ in said] == [
+    assert [("'with events'" in detail, "events that are not delivered" in detail, status) for status, detail, _ in said] == [
         (True, True, "warning"), (False, False, "warning")]
     assert crm.doctor("prepared", "1 hour")[0] == "ok"
     for _, _, hint in said:

@@ -104,8 +104,10 @@ def test_a_release_that_is_refused(checkout, file, old, new, said):
     assert not (checkout / "build/release").exists()
 
 
-def test_a_release_tells_what_it_lacks(checkout):
-    run("packaging/release", cwd=checkout, env=os.environ | {"PG_VERSIONS": "16"})
+def test_a_release_tells_what_it_lacks_and_how_to_publish_it(checkout):
+    said = run("packaging/release", cwd=checkout, env=os.environ | {"PG_VERSIONS": "16"})
+    assert f"\ngit tag -s v{VERSION} " in said
+    assert run("git", "tag", cwd=checkout) == "as-cloned\n"
     lacks = (checkout / "build/release/RELEASE_NOTES.md").read_text().split("## Not built\n")[1]
     shutil.rmtree(checkout / "build")
     assert "- PostgreSQL 16: no release of Debian has it; " in lacks and lacks.count("- PostgreSQL ") == 5 and "- the source RPM: " in lacks

@@ -112,9 +112,8 @@ void settings_define(void) {
   DefineCustomIntVariable(
       "outbox.notice_after", "How long a sink may fail or lag before operator events tell of it.",
       "Sinks whose option events names outbox.* get an event when another sink is disabled, has new dead letters, "
-      "has "
-      "failed for this long, has an event that has been due for this long, or has recovered. Unit: seconds. Default: "
-      "5min. Range: 1s to 1d.",
+      "has failed for this long, has an event that has been due for this long, or has recovered. Unit: seconds. "
+      "Default: 5min. Range: 1s to 1d.",
       &setting_notice_after, 5 * 60, 1, 24 * 60 * 60, PGC_SIGHUP, GUC_UNIT_S, NULL, NULL, NULL);
 
   DefineCustomIntVariable(

@@ -151,7 +151,7 @@ SQL_FUNCTION(outbox_validator) {
   PG_RETURN_VOID();
 }
 
-/* The worker reads PUBLIC's mapping only, because it acts for no role. A mapping for a role would have no effect. */
+/* The worker uses only the mapping FOR PUBLIC. A mapping for a role would have no effect. */
 static void refuse_private_mapping(Oid mapping_oid) {
   /* The running command has written the row. */
   HeapTuple tuple =

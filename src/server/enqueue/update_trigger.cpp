@@ -25,8 +25,8 @@ extern "C" {
 /* The row that an UPDATE of its status moves to another partition next; 0 = none. Valid within the same statement and
  * subtransaction. */
 static int64 moving_position;
-static TimestampTz
-    moving_statement; /* a statement that failed before it moved the row must not allow a later INSERT */
+/* A statement that failed before it moved the row must not allow a later INSERT. */
+static TimestampTz moving_statement;
 static SubTransactionId moving_subtransaction;
 
 static void note_move(int64 position) {

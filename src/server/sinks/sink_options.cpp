@@ -48,7 +48,7 @@ SinkOptions sink_options_read(Oid server_oid, const char *name, uint64 *fingerpr
     *fingerprint = hash_combine64(*fingerprint, given.owner_is_superuser);
     ReleaseSysCache(server);
   }
-  /* PUBLIC's mapping only: the worker acts for no role. */
+  /* The worker uses only the mapping FOR PUBLIC. */
   HeapTuple mapping =
       SearchSysCache2(USERMAPPINGUSERSERVER, ObjectIdGetDatum(InvalidOid), ObjectIdGetDatum(server_oid));
   if (HeapTupleIsValid(mapping)) {

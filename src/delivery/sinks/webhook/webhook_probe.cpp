@@ -17,8 +17,7 @@ const char *answer_hint(long status) {
   case 401:
   case 403:
     return "It does not accept the sink's credentials: look at bearer_token, username and password, "
-           "headers "
-           "and secret in PUBLIC's user mapping, and whether the endpoint knows them.";
+           "headers and secret in PUBLIC's user mapping, and whether the endpoint knows them.";
   case 404:
   case 405:
   case 410:

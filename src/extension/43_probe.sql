@@ -1,0 +1,68 @@
+-- outbox.probe(): the worker tries a sink without sending events.
+
+-- Topics that the options alone do not name. Events of a paused topic have an available_at, and are read first. An
+-- event that cannot be read or sent has no topic. A lock on the table must not keep a probe from its other steps.
+CREATE OR REPLACE FUNCTION outbox_internal.probe_topics(server oid) RETURNS text
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET lock_timeout = '100ms'
+AS $$
+DECLARE
+  name text;
+  template text;
+  by_type boolean; -- events of one type go to one topic
+  most int;
+  event uuid;
+  topics text[] := '{}';
+BEGIN
+  SELECT s.srvname,
+         coalesce((SELECT o.option_value FROM pg_options_to_table(s.srvoptions) AS o WHERE o.option_name = 'topic'),
+                  '${aggregate_type}')
+  INTO name, template
+  FROM pg_foreign_server AS s JOIN outbox_internal.wrappers AS w ON w.oid = s.srvfdw
+  WHERE s.oid = probe_topics.server AND w.kind = 'kafka';
+  IF template IS NULL OR template !~ '\$\{' THEN
+    RETURN '';
+  END IF;
+  by_type := regexp_replace(template, '\$\{(aggregate_type|event_type)\}', '', 'g') !~ '\$\{';
+  most := CASE WHEN by_type THEN 10000 ELSE 100 END;
+  FOR event IN
+    SELECT DISTINCT ON (f.aggregate_type, f.event_type, f.other) f.id
+    FROM ((SELECT e.id, e.aggregate_type, e.event_type, CASE WHEN NOT by_type THEN e.id END AS other
+           FROM outbox.events_pending AS e
+           WHERE e.available_at IS NOT NULL AND e.blocked_by IS NULL AND e.sink = name
+           ORDER BY e.sink, e.available_at, e.position LIMIT most)
+          UNION ALL
+          (SELECT e.id, e.aggregate_type, e.event_type, CASE WHEN NOT by_type THEN e.id END
+           FROM outbox.events_pending AS e
+           WHERE e.available_at IS NULL AND e.sink COLLATE "C" = name COLLATE "C"
+           ORDER BY e.sink COLLATE "C", e.position LIMIT most)) AS f
+    LIMIT 200
+  LOOP
+    BEGIN
+      topics := topics || ARRAY(SELECT p.value FROM outbox.preview(event, name) AS p
+                                WHERE p.part = 'topic' AND p.value <> ALL (topics));
+    EXCEPTION WHEN OTHERS THEN
+      NULL;
+    END;
+  END LOOP;
+  RETURN array_to_string(topics, ',');
+EXCEPTION WHEN OTHERS THEN
+  RETURN '';
+END
+$$;
+COMMENT ON FUNCTION outbox_internal.probe_topics(oid) IS
+  'Part of outbox.probe(): the topics of pending events of a Kafka sink whose option topic has variables, separated '
+  'by commas.';
+
+CREATE OR REPLACE FUNCTION outbox.probe(
+  sink text, timeout interval DEFAULT '10 seconds', send boolean DEFAULT false,
+  OUT step text, OUT ok boolean, OUT milliseconds double precision, OUT message text, OUT hint text
+) RETURNS SETOF record
+LANGUAGE c VOLATILE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'outbox_probe';
+COMMENT ON FUNCTION outbox.probe(text, interval, boolean) IS
+  'Lets the worker try a sink with its committed options, whatever the state of the sink: it connects (a webhook: '
+  'resolve, network guard, TLS), authenticates, and asks for metadata and rights. It sends no event or request and '
+  'creates no topic. It looks for the topics of the option topic and of pending events. With send => true a webhook '
+  'then gets a test event of type outbox.probe, with the header Outbox-Probe: true, signed and with the sink''s '
+  'credentials like an event. Returns one row per step with its duration; a failed step says why and what to do. '
+  'Needs USAGE on the server. To check that all is well: SELECT bool_and(ok) FROM outbox.probe(''name'').';
