@@ -81,9 +81,10 @@ outbox_inbox.sql: $(INBOX_PARTS)
 	@cat $^ > $@.part && mv $@.part $@
 
 # For kinds of sink in libraries of their own (docs/new-sink.md): the delivery library without its sinks as headers and a static archive, a
-# Makefile, and a test, which is left out where only src was copied to.
+# Makefile, and the program outbox-sink-test, which is left out where only src was copied to.
 KIT = src/kit/kind.mk src/kit/kind_module.c src/kit/exports.map $(sort $(shell find src/delivery -name '*.h' -not -path '*/sinks/*'))
 KIT_TEST = $(wildcard test/sink/*.py $(addprefix test/chaos/,checker.py history.py plan.py writers.py schema.sql))
+KIT_PROGRAM = $(wildcard test/sink/outbox-sink-test)
 KIT_ARCHIVE = liboutbox_sink.a
 all: $(KIT_ARCHIVE)
 $(KIT_ARCHIVE): $(patsubst %.cpp,%.o,$(filter-out src/delivery/delivery.cpp src/delivery/sinks/%,$(DELIVERY_SOURCES)))
@@ -95,6 +96,7 @@ install-kit: $(KIT_ARCHIVE)
 	$(INSTALL_DATA) -D $(KIT_ARCHIVE) $(DESTDIR)$(pkglibdir)/$(KIT_ARCHIVE)
 	$(foreach file,$(KIT),$(INSTALL_DATA) -D $(file) $(KIT_FOLDER)/$(call kit_place,$(file)) &&) true
 	$(foreach file,$(KIT_TEST),$(INSTALL_DATA) -D $(file) $(KIT_FOLDER)/sink-test/$(notdir $(file)) &&) true
+	$(foreach file,$(KIT_PROGRAM),$(INSTALL_SCRIPT) -D $(file) $(KIT_FOLDER)/sink-test/$(notdir $(file)) &&) true
 uninstall: uninstall-kit
 uninstall-kit:
 	rm -rf $(KIT_FOLDER) $(DESTDIR)$(pkglibdir)/$(KIT_ARCHIVE)
@@ -110,7 +112,7 @@ sinks:
 
 # What test/rig/build compares with what is installed, and its version.
 kit:
-	@echo $(foreach file,$(KIT),$(file):$(call kit_place,$(file))) $(foreach file,$(KIT_TEST),$(file):sink-test/$(notdir $(file)))
+	@echo $(foreach file,$(KIT),$(file):$(call kit_place,$(file))) $(foreach file,$(KIT_TEST) $(KIT_PROGRAM),$(file):sink-test/$(notdir $(file)))
 scripts:
 	@echo $(DATA) $(DATA_built)
 

@@ -1,6 +1,6 @@
 # kind.mk: the Makefile of a kind of sink includes it after MODULE_big, OBJS, EXTENSION and DATA (docs/new-sink.md).
 # SHLIB_LINK: the libraries that the kind needs. PG_CONFIG: which server.
-# make sink-test PEER=peer.py: checks what arrives while the installed kind's peer and the server are broken. CYCLES, SEED.
+# make sink-test PEER=peer.py CYCLES=20 SEED=1: runs outbox-sink-test, which checks what arrives while the installed kind's peer and the server are broken.
 PG_CONFIG ?= pg_config
 OUTBOX_KIT := $(patsubst %/,%,$(dir $(lastword $(MAKEFILE_LIST))))
 OBJS += outbox_kind_module.o
@@ -18,4 +18,4 @@ outbox_kind_module.o: $(OUTBOX_KIT)/kind_module.c
 PEER ?= peer.py
 .PHONY: sink-test
 sink-test:
-	python3 $(OUTBOX_KIT)/sink-test/sink_test.py --pg-config $(PG_CONFIG) $(PEER)
+	$(OUTBOX_KIT)/sink-test/outbox-sink-test --pg-config $(PG_CONFIG) $(CYCLES:%=--cycles %) $(SEED:%=--seed %) $(PEER)

@@ -243,13 +243,22 @@ def test_a_library_that_was_built_for_another_version(db, tree, installation, pl
     all_written(place, [late], db)
 
 
+def symbols(library: Path) -> tuple[set[str], set[str]]:
+    """Returns the exported symbols as "type name", and the names of the undefined ones. Type u: STB_GNU_UNIQUE, one for all libraries of a process."""
+    listed = subprocess.run(["nm", "-D", "--without-symbol-versions", library], capture_output=True, text=True, check=True).stdout
+    return set(re.findall(r"^[0-9a-f]{16} (\S \S+)$", listed, re.MULTILINE)), set(re.findall(r"^ {17}\S (\S+)$", listed, re.MULTILINE))
+
+
 def test_only_c_crosses_the_border(tree):
-    """A kind and outbox share no C++ symbol, so neither calls the other's."""
-    listed = subprocess.run(["nm", "-D", tree / "outbox_file.so", pg_config("pkglibdir") / "outbox.so"], capture_output=True, text=True, check=True).stdout
-    kind, core = (set(re.findall(r"^.{16} (?:[TDBRVWu]) (\S+)$", part, re.MULTILINE)) for part in listed.split("outbox.so:"))
-    assert kind == {"Pg_magic_func", "pg_finfo_outbox_kind_validator", "outbox_kind_validator", "_PG_outbox_sink_kind_init"}
-    assert not {name for name in core if name.startswith("_Z")}
-    assert "6outbox" not in listed
+    """A kind and outbox share no C++ symbol, so neither calls the other's. Kinds: the page's, and all that are installed."""
+    libraries = pg_config("pkglibdir")
+    for kind in (tree / "outbox_file.so", *libraries.glob("outbox_*.so")):
+        exported, undefined = symbols(kind)
+        assert exported == {f"T {name}" for name in ("Pg_magic_func", "pg_finfo_outbox_kind_validator", "outbox_kind_validator", "_PG_outbox_sink_kind_init")}, kind
+        assert undefined and not any("6outbox" in name for name in undefined), kind
+    exported, undefined = symbols(libraries / "outbox.so")
+    assert exported and not [symbol for symbol in exported if not re.fullmatch(r"T [A-Za-z]\w*|T _PG_\w+", symbol)]
+    assert undefined and not any("6outbox" in name for name in undefined)
 
 
 def test_a_kind_that_crashes_when_it_is_opened_stops_after_the_second_crash(db, tree, installation, place, receiver):
@@ -334,6 +343,13 @@ def sink_test(tree: Path, installation: dict[str, Path], cycles: int) -> subproc
     program.chmod(0o755)
     return subprocess.run(["make", "-s", "-C", tree, f"PG_CONFIG={program}", "sink-test"], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           env=os.environ | {"MAKEFLAGS": "", "CYCLES": str(cycles), "SEED": "1", "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"})
+
+
+def test_the_program_lists_its_options():
+    program = pg_config("includedir-server") / "extension/outbox/sink-test/outbox-sink-test"
+    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "PYTHONPATH": ""}
+    listed = subprocess.run([program, "--help"], capture_output=True, text=True, check=True, cwd="/", env=environment).stdout
+    assert set(re.findall(r"^  (-.*?|PEER.py)(?:  | [A-Z]|$)", listed, re.MULTILINE)) == {"PEER.py", "-h, --help", "--pg-config", "--cycles", "--seed"}
 
 
 def test_the_books_of_the_page_s_kind(tree, installation):
