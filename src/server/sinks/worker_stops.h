@@ -5,7 +5,8 @@
  * The time for which a sink has failed is the sum of the times from one failed try to the next, over all workers, in
  * shared memory. A time of more than one day between two tries, or in which the server was down, does not count. The
  * first success resets it. It is written to outbox_internal.failing_sinks at intervals of up to 10 min, so that it
- * survives a restart.
+ * survives a restart: in memory alone, a server that is restarted or fails over at least every five days, the default
+ * of disable_after, would never disable a dead endpoint.
  */
 #pragma once
 
