@@ -33,7 +33,7 @@ BRINGS = {
     "npm": "npm", "openssl": "openssl", "patroni": "patroni", "pg_buildext": "postgresql-server-dev-all", "pg_virtualenv": "postgresql-server-dev-all",
     "pgbouncer": "pgbouncer", "pgxn": "pgxnclient", "exporter": "prometheus-postgres-exporter", "prometheus": "prometheus", "promtool": "prometheus",
     "prometheus-postgres-exporter": "prometheus-postgres-exporter", "python3": "python3", "redis-cli": "redis-server", "rpm": "rpm", "rpmbuild": "rpm",
-    "rpmlint": "rpmlint", "rsync": "rsync", "spin": "spin", "tc": "iproute2", "tinyproxy": "tinyproxy-bin", "unzip": "unzip", "valgrind": "valgrind",
+    "erl_call": "rabbitmq-server", "rpmlint": "rpmlint", "rsync": "rsync", "spin": "spin", "tc": "iproute2", "tinyproxy": "tinyproxy-bin", "unzip": "unzip", "valgrind": "valgrind",
 }
 # What is installed before the scripts of other folders than a suite's run.
 PARTS = {"packaging": "packages", "debian": "packages", ".githooks": "lint", "test/rig/cassert": "base assert", "test/rig/races": "races",

@@ -15,9 +15,11 @@ from outbox_rig import wait_until
 from outbox_rig.database import Database
 from outbox_rig.guide import Guide
 from outbox_rig.paths import BUILD, ROOT, pg_config
+from outbox_rig.process import free_port
 from outbox_rig.receiver import SECRET
 
 PAGE = "docs/new-sink.md"
+KINDS = sorted(path.parent.name for path in (ROOT / "sinks").glob("*/Makefile"))
 
 
 def blocks() -> dict[str, str]:
@@ -40,11 +42,20 @@ def tree():
     return tree
 
 
-def make(tree: Path, *arguments: str) -> str:
-    done = subprocess.run(["make", "-C", tree, f"PG_CONFIG={pg_config('bindir') / 'pg_config'}", "PG_CXXFLAGS=-Wall -Wextra -Werror", *arguments], text=True,
+def run_make(tree: Path, *arguments: str) -> subprocess.CompletedProcess:
+    return subprocess.run(["make", "-C", tree, f"PG_CONFIG={pg_config('bindir') / 'pg_config'}", "PG_CXXFLAGS=-Wall -Wextra -Werror", *arguments], text=True,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=os.environ | {"MAKEFLAGS": ""})
+
+
+def make(tree: Path, *arguments: str) -> str:
+    done = run_make(tree, *arguments)
     assert done.returncode == 0, done.stdout[-4000:]
     return done.stdout
+
+
+def install(tree: Path, own: dict[str, Path], *arguments: str) -> None:
+    make(tree, *arguments)
+    make(tree, "install", f"pkglibdir={own['pkglibdir']}", f"datadir={own['sharedir']}", f"docdir={tree / 'doc'}")
 
 
 def build_variant(tree: Path, name: str, *changes: tuple[str, str]) -> Path:
@@ -81,8 +92,7 @@ def installation(tree):
     for library in (*places["pkglibdir"].glob("*.so"), *places["pkglibdir"].glob("*.bc")):
         (own["pkglibdir"] / library.name).symlink_to(library)
     shutil.copytree(places["sharedir"], own["sharedir"])
-    make(tree)
-    make(tree, "install", f"pkglibdir={own['pkglibdir']}", f"datadir={own['sharedir']}", f"docdir={tree / 'doc'}")
+    install(tree, own)
     return own
 
 
@@ -249,14 +259,16 @@ def symbols(library: Path) -> tuple[set[str], set[str]]:
     return set(re.findall(r"^[0-9a-f]{16} (\S \S+)$", listed, re.MULTILINE)), set(re.findall(r"^ {17}\S (\S+)$", listed, re.MULTILINE))
 
 
-def test_only_c_crosses_the_border(tree):
-    """A kind and outbox share no C++ symbol, so neither calls the other's. Kinds: the page's, and all that are installed."""
-    libraries = pg_config("pkglibdir")
-    for kind in (tree / "outbox_file.so", *libraries.glob("outbox_*.so")):
-        exported, undefined = symbols(kind)
-        assert exported == {f"T {name}" for name in ("Pg_magic_func", "pg_finfo_outbox_kind_validator", "outbox_kind_validator", "_PG_outbox_sink_kind_init")}, kind
-        assert undefined and not any("6outbox" in name for name in undefined), kind
-    exported, undefined = symbols(libraries / "outbox.so")
+def only_c_crosses_the_border_of(kind: Path) -> None:
+    exported, undefined = symbols(kind)
+    assert exported == {f"T {name}" for name in ("Pg_magic_func", "pg_finfo_outbox_kind_validator", "outbox_kind_validator", "_PG_outbox_sink_kind_init")}
+    assert undefined and not any("6outbox" in name for name in undefined)
+
+
+def test_only_c_crosses_the_border(tree, installation):
+    """A kind and outbox share no C++ symbol, so neither calls the other's."""
+    only_c_crosses_the_border_of(tree / "outbox_file.so")
+    exported, undefined = symbols(pg_config("pkglibdir") / "outbox.so")
     assert exported and not [symbol for symbol in exported if not re.fullmatch(r"T [A-Za-z]\w*|T _PG_\w+", symbol)]
     assert undefined and not any("6outbox" in name for name in undefined)
 
@@ -323,6 +335,30 @@ def test_databases_with_different_versions_of_a_kind(db, installation, place):
         all_written(place, [each.enqueue("Order", "9", "order.late")], each)
     restored.disconnect()
     db.sql("DROP DATABASE restored WITH (FORCE)")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_kind_of_ours_is_built_and_loaded(db, tree, installation, kind):
+    """If its client library is here. It has no peer, which its own tests have (make -C sinks/KIND test): the sink is made as on its page, and waits."""
+    if run_make(ROOT / "sinks" / kind, "has-library").returncode:
+        pytest.skip(f"the client library of {kind} is not installed")
+    shutil.copytree(ROOT / "sinks" / kind, tree / kind, ignore=shutil.ignore_patterns("*.o", "*.so", "*.bc", "test", "bench"))
+    install(tree / kind, installation, "CXXFLAGS=-O0")
+    only_c_crosses_the_border_of(tree / kind / f"outbox_{kind}.so")
+    db.sql(f"CREATE DATABASE {kind}")
+    own = Database(db.pg, kind)
+    own.sql(f"CREATE EXTENSION outbox_{kind} CASCADE")
+    steps = re.findall(r"^<!-- step -->\n```sql\n(.*?)^```$", (ROOT / "sinks" / kind / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+    [step] = [step for step in steps if "CREATE SERVER" in step]
+    own.paste(re.sub(r"(?:localhost|127\.0\.0\.1):\d+", f"127.0.0.1:{free_port()}", step))
+    [(id, sink)] = own.sql("SELECT id, sink FROM outbox.events_pending")
+    assert own.sql("SELECT value FROM outbox.preview(%s, %s)", id, sink)
+    wait_until(lambda: own.sink("kind, state", sink) == (kind, "circuit open"), 60, lambda: own.sql("SELECT * FROM outbox.sinks"))
+    assert "refused" in own.sink("last_error", sink)[0].lower() and own.value("SELECT attempts FROM outbox.events_pending") == 0
+    assert not all(ok for _, ok, _ in own.sql("SELECT step, ok, message FROM outbox.probe(%s)", sink))
+    own.sql(f"DROP EXTENSION outbox_{kind} CASCADE")
+    own.disconnect()
+    db.sql(f"DROP DATABASE {kind} WITH (FORCE)")
 
 
 def test_the_extension_of_a_kind_is_dropped_with_its_sinks(db, place):

@@ -54,7 +54,7 @@ def test_a_killed_broker_loses_nothing(db, broker, exchange):
     db.rabbit_sink("rabbit", broker, exchange=exchange, max_in_flight="500")
     with Steady(db) as traffic:
         wait_until(lambda: traffic.n > 3000, 60)
-        broker.ctl("eval", "mnesia:sync_log().")  # RabbitMQ itself loses a queue or binding that was made just before it is killed
+        broker.sync()
         broker.kill()
         state_is(db, "circuit open")
         assert "was lost" in db.sink("last_error", "rabbit")[0] or "refused" in db.sink("last_error", "rabbit")[0]

@@ -18,6 +18,7 @@ import threading
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 
 from . import librdkafka, memcheck
@@ -29,6 +30,7 @@ from .wait import patient
 CURRENT = librdkafka.environment(librdkafka.CURRENT)
 NOT_DURABLE = {"FSYNC": "off"}  # for suites that do not check what survives: postgres.py
 STOPPED = threading.Event()
+KINDS = sorted(path.parent.name for path in (ROOT / "sinks").glob("*/Makefile"))  # of sink, that are extensions
 
 
 os.environ.setdefault("PATIENCE", "6")  # wait.py
@@ -363,6 +365,23 @@ def calls(log: Path) -> Result:
     return judge(Result(passed, 0, re.findall(r"^FAILED (\S+, \w+ \d+)", text, re.MULTILINE)), code)
 
 
+def sink_kind(kind: str, log: Path) -> Result:
+    """Its tests, with its peer, and the books: each of their cycles counts as a test. It installs what they need."""
+    if run([f"sinks/{kind}/test/install"]):
+        print(f"nothing was tested: what sinks/{kind} needs cannot be installed here")
+        return Result(skipped=1)
+    report, program = BUILD / "results" / f"{log.stem}.xml", f"sinks/{kind}/test/run"
+    report.unlink(missing_ok=True)
+    code = run([program], {"PYTEST_ADDOPTS": f"--junitxml={report} -o junit_family=xunit1"})
+    code = run([program, "books"], given(CYCLES="20", SEED="1")) or code
+    result = count_junit(report)
+    result.again.clear()
+    cycles = re.findall(r"^cycle +\d+ (ok|FAILED)", log.read_text(errors="replace"), re.MULTILINE)
+    result.passed += cycles.count("ok")
+    result.failed += ["a cycle of the books"] * cycles.count("FAILED")
+    return judge(result, code)
+
+
 @dataclass
 class Suite:
     title: str
@@ -413,6 +432,7 @@ SUITES = {
     "examples": tests_in("examples", "examples/, each with its own toolchain, against a real server, broker and consumer", 10, needs="examples"),
     "patroni": tests_in("patroni", "a Patroni cluster of two nodes", 5, needs="patroni"),
     "compose": tests_in("compose", "the Docker image and the compose file, without Docker", 5, needs="compose"),
+    **{f"sink-{kind}": Suite(f"the kind of sink {kind}, with its peer", partial(sink_kind, kind), 10, compiles=True) for kind in KINDS},
 }
 
 # The releases that test/rig/chroot has already made on this machine: others need minutes and a network.
@@ -422,7 +442,7 @@ HERE = [major for major, name in RELEASES.items() if Path(os.environ.get("OUTBOX
 # The suites of a name that is not itself a suite. In `all`, the most valuable ones come first.
 CHECK = ["unit", "regress"]
 TEST = ["style", *CHECK, "simulate", "isolation", "e2e", "kafka", "webhook", "operate", "fault", "docs"]
-REST = ["lint", "models", "model", "fuzz", "fault-points", "power", "calls", "chaos", "librdkafka", *(f"pg{major}" for major in HERE), "packages", "examples", "patroni", "compose", "assert",
+REST = ["lint", "models", "model", "fuzz", "fault-points", "power", "calls", "chaos", "librdkafka", *(f"pg{major}" for major in HERE), "packages", "examples", "patroni", "compose", *(f"sink-{kind}" for kind in KINDS), "assert",
         *(f"packages-{major}" for major in HERE if f"packages-{major}" in SUITES)]
 LAYERS = {"check": CHECK, "test": TEST, "all": TEST + REST}
 
