@@ -115,30 +115,6 @@ Tls::Tls(const ConnectOptions &options, const std::string &host, int fd)
   }
 }
 
-std::string Tls::certificate_problem(int error, int depth, const CertificateFacts &facts) const {
-  std::string whose = depth == 0 ? the_peer() + "'s certificate (" : "a certificate in " + the_peer() + "'s chain (";
-  whose += facts.subject + ") ";
-  switch (error) {
-  case X509_V_ERR_CERT_HAS_EXPIRED:
-    return whose + "has expired on " + facts.ends;
-  case X509_V_ERR_CERT_NOT_YET_VALID:
-    return whose + "is not valid yet: look at the clocks";
-  case X509_V_ERR_HOSTNAME_MISMATCH:
-  case X509_V_ERR_IP_ADDRESS_MISMATCH:
-    return whose + "is not made out to that host: name " + the_peer() + " in option hosts as the certificate does";
-  case X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN:
-  case X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT:
-  case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT:
-  case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY:
-  case X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE:
-  case X509_V_ERR_CERT_SIGNATURE_FAILURE:
-    return whose + "comes from an authority that is not trusted here (" + facts.issuer +
-           "): set option ssl_ca_pem of the server to that authority's certificate";
-  default:
-    return whose + "was not accepted: " + X509_verify_cert_error_string(error);
-  }
-}
-
 int Tls::on_certificate(int ok, X509_STORE_CTX *store) {
   if (ok == 1)
     return 1;
@@ -150,8 +126,10 @@ int Tls::on_certificate(int ok, X509_STORE_CTX *store) {
     if (int size = i2d_X509(X509_STORE_CTX_get_current_cert(store), &der); size > 0)
       facts = certificate_facts(der, static_cast<size_t>(size));
     OPENSSL_free(der);
-    self->problem_ = self->certificate_problem(X509_STORE_CTX_get_error(store), X509_STORE_CTX_get_error_depth(store),
-                                               facts.value_or(CertificateFacts{"?", "?", "?", false}));
+    self->problem_ = certificate_problem(X509_STORE_CTX_get_error(store),
+                                         {self->the_peer() + "'s", X509_STORE_CTX_get_error_depth(store),
+                                          facts.value_or(CertificateFacts{"?", "?", "?", false}),
+                                          self->the_peer() + " in option hosts"});
   } catch (const std::exception &) { /* out of memory: only OpenSSL's text is shown */
   }
   return ok;

@@ -23,7 +23,6 @@ public:
 
 private:
   static int on_certificate(int ok, X509_STORE_CTX *store);
-  std::string certificate_problem(int error, int depth, const CertificateFacts &facts) const;
   std::string the_peer() const { return std::string("the ") + words_.noun; }
   template <class T, void (*free)(T *)> struct Free {
     void operator()(T *each) const { free(each); }

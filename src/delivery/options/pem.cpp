@@ -338,4 +338,29 @@ std::optional<CertificateFacts> certificate_facts(const void *der, size_t size) 
   return facts(certificate.get());
 }
 
+std::string certificate_problem(int error, const RefusedCertificate &refused) {
+  std::string certificate =
+      refused.depth == 0 ? refused.whose + " certificate (" : "a certificate in " + refused.whose + " chain (";
+  certificate += refused.facts.subject + ") ";
+  switch (error) {
+  case X509_V_ERR_CERT_HAS_EXPIRED:
+    return certificate + "has expired on " + refused.facts.ends;
+  case X509_V_ERR_CERT_NOT_YET_VALID:
+    return certificate + "is not valid yet: look at the clocks";
+  case X509_V_ERR_HOSTNAME_MISMATCH:
+  case X509_V_ERR_IP_ADDRESS_MISMATCH:
+    return certificate + "is not made out to that host: name " + refused.host_in + " as the certificate does";
+  case X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN:
+  case X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT:
+  case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT:
+  case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY:
+  case X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE:
+  case X509_V_ERR_CERT_SIGNATURE_FAILURE:
+    return certificate + "comes from an authority that is not trusted here (" + refused.facts.issuer +
+           "): set option ssl_ca_pem of the server to that authority's certificate";
+  default:
+    return certificate + "was not accepted: " + X509_verify_cert_error_string(error);
+  }
+}
+
 }  // namespace outbox

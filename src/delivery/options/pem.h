@@ -37,4 +37,13 @@ struct CertificateFacts {
 std::optional<CertificateFacts> certificate_facts(const std::string &pem);
 std::optional<CertificateFacts> certificate_facts(const void *der, size_t size);
 
+/* What is wrong with a certificate that OpenSSL refuses with this error, and what to do. */
+struct RefusedCertificate {
+  std::string whose; /* "its", "the server's" */
+  int depth;         /* in the chain; 0: the peer's own */
+  CertificateFacts facts;
+  std::string host_in; /* where the host is named: "the server in option hosts" */
+};
+std::string certificate_problem(int error, const RefusedCertificate &refused);
+
 }  // namespace outbox

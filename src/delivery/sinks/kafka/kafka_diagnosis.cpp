@@ -43,32 +43,6 @@ void KafkaDiagnosis::attach(rd_kafka_conf_t *conf, std::shared_ptr<const KafkaTo
 
 /* ---- the broker's certificate ---- */
 
-static std::string certificate_problem(int error, int depth, const CertificateFacts &facts) {
-  std::string whose = depth == 0 ? "its certificate (" : "a certificate in its chain (";
-  whose += facts.subject + ") ";
-  switch (error) {
-  case X509_V_ERR_CERT_HAS_EXPIRED:
-    return whose + "has expired on " + facts.ends;
-  case X509_V_ERR_CERT_NOT_YET_VALID:
-    return whose + "is not valid yet: look at the clocks";
-  case X509_V_ERR_HOSTNAME_MISMATCH:
-  case X509_V_ERR_IP_ADDRESS_MISMATCH:
-    return whose +
-           "is not made out to that host: name the broker in bootstrap_servers, and in its advertised.listeners, "
-           "as the certificate does";
-  case X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN:
-  case X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT:
-  case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT:
-  case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY:
-  case X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE:
-  case X509_V_ERR_CERT_SIGNATURE_FAILURE:
-    return whose + "comes from an authority that is not trusted here (" + facts.issuer +
-           "): set option ssl_ca_pem of the server to that authority's certificate";
-  default:
-    return whose + "was not accepted: " + X509_verify_cert_error_string(error);
-  }
-}
-
 /* Called on the broker's thread for each certificate of its chain. Returns OpenSSL's verdict unchanged, and records
  * it. */
 int KafkaDiagnosis::on_certificate(rd_kafka_t *, const char *broker, int32_t, int *error, int depth, const char *der,
@@ -78,7 +52,8 @@ int KafkaDiagnosis::on_certificate(rd_kafka_t *, const char *broker, int32_t, in
   auto *self = static_cast<KafkaDiagnosis *>(self_);
   try {
     auto facts = certificate_facts(der, size).value_or(CertificateFacts{"?", "?", "?", false});
-    std::string problem = certificate_problem(*error, depth, facts);
+    std::string problem = certificate_problem(
+        *error, {"its", depth, facts, "the broker in bootstrap_servers, and in its advertised.listeners,"});
     std::lock_guard lock(self->mutex_);
     snprintf(text, text_size, "%s", problem.c_str());
     self->certificates_[broker] = std::move(problem);
