@@ -1,6 +1,6 @@
 /*
  * round_sink.cpp: few events look their sink up by its id, so the sinks are a list. A cursor is an object of its own,
- * since the memory of a sink is zeroed and moved by the server.
+ * since the server zeroes the memory of a sink.
  */
 #include "dispatch/round_sink.h"
 
@@ -38,8 +38,10 @@ void RoundSinks::roll_back_round() noexcept {
 }
 
 RoundSink *RoundSinks::find(SinkId id) const noexcept {
-  if (id == 0 || (last_found_ && last_found_->id() == id))
-    return id == 0 ? nullptr : last_found_;
+  if (id == 0)
+    return nullptr;
+  if (last_found_ && last_found_->id() == id)
+    return last_found_;
   const auto found =
       std::find_if(sinks_.begin(), sinks_.end(), [id](const RoundSink *sink) { return sink->id() == id; });
 

@@ -59,7 +59,7 @@ def test_no_preload(rig, receiver):
         event = db.enqueue("Order", "1")
         assert db.sql("SELECT id::text, sink FROM outbox.events") == [(event, "crm")]
         state, detail, hint = db.doctor("preload")
-        assert state == "error" and "nobody delivers" in detail
+        assert state == "error" and "no worker delivers" in detail
         assert db.doctor("worker")[0] == "error"
         assert db.sink("state, pending") == ("not preloaded", 1)
         assert db.sql("SELECT * FROM outbox.workers") == []

@@ -47,7 +47,7 @@ def test_one_of_each(db, rig, pg):
 def test_no_message_counts_with_a_fixed_plural():
     """Where a number is filled in, there is another text for 1. Numbers that are never 1 are listed here."""
     counted = re.compile(rf"%(?:\d\$)?(?:s|d|ld|u|zu|lld) (?:(?:failed|more|waiting) )?(?:{NOUNS})\b")
-    never_one = ("of %s workers", "at most %d databases", "counters of %d sinks", "at least", "%d times, the last", "%s times in a row")
+    never_one = ("of %s workers", "at most %d databases", "counters of %d sinks", "at least", "%d times, %s", "%s times in a row")
     found = []
     for path in [*(ROOT / "src/extension").glob("*.sql"), *(ROOT / "src/server").rglob("*.cpp")]:
         lines = path.read_text().splitlines()

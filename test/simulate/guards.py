@@ -64,6 +64,7 @@ GUARDS = {
     "keys drain before late rows": ("round/claim_round.cpp", "    more |= scan_draining(*sink);\n    scan_late(*sink);\n", "    scan_late(*sink);\n    more |= scan_draining(*sink);\n"),
     "one snapshot for all reads": ("round/claim_round.cpp", "  more |= scan_main();\n", "  port_.take_snapshot();\n  more |= scan_main();\n"),
     "late commits before the main scan": ("round/claim_round.cpp", "  find_late_commits();\n  for (", "  more |= scan_main();\n  find_late_commits();\n  for ("),
+    "low watermark: a row that is read": ("round/claim_row.cpp", "  sink.cursor->lower_watermark(row.facts.position);\n", ""),
     "low watermark: in flight": ("dispatch.cpp", "    round_sink_of(event)->cursor->lower_watermark(event->position);\n", ""),
     "low watermark: given to": ("dispatch.cpp", "    lower(event->given_to, event->position);\n", ""),
     "low watermark: locked rows": ("dispatch.cpp", "any_fresh_shard() ? 0 : locked_rows.first();", "any_fresh_shard() ? 0 : POSITION_NONE;"),

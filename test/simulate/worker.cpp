@@ -274,7 +274,8 @@ void Worker::one_loop() {
 void Worker::check_watermarks() {
   if (++watermark_checks_ % 8 != 0) /* it takes as long as the loop */
     return;
-  d_->raise_watermarks();
+  if (watermark_checks_ % 16 == 0)
+    d_->raise_watermarks();
   if (rescan_wanted_ || !snapshot_ || !table_.queue.empty())
     return;
   int64_t highest = 0;

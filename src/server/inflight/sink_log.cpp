@@ -1,8 +1,8 @@
 /*
  * sink_log.cpp: three lines of a kind are written at once, then one a minute until a minute passes without one. Each
  * says for how many lines or events it stands. A sink has a kind for its failing events, one for its dead letters,
- * and one for each two words with which a line of the delivery library begins: failing events or librdkafka's lines
- * hide no "circuit opened".
+ * and one for each thing that the delivery library says: lines that differ only in names and numbers are of one kind,
+ * so failing events or the errors of librdkafka hide no "circuit opened".
  */
 #include "server/inflight/sink_log.h"
 
@@ -15,8 +15,6 @@ extern "C" {
 #include "access/xact.h"
 #include "common/hashfn.h"
 #include "utils/builtins.h"
-#include "utils/hsearch.h"
-#include "utils/memutils.h"
 }
 
 static const int AT_ONCE = 3;
@@ -24,52 +22,57 @@ static const int PAUSE_MS = 60 * 1000;
 
 enum class About : uint32 { SINK, RETRIED_EVENTS, DEAD_LETTERS };
 
-typedef struct KindKey {
-  char sink[sizeof(ob_log_line::sink)];
-  About about;
-  uint32 words; /* SINK: a hash of the first two */
-} KindKey;
-
 typedef struct LineKind {
-  KindKey key;
+  uint32 hash; /* of sink, About, and text as words_of() reads it */
+  About about;
   int written;       /* lines, since a minute without one */
   Moment written_at; /* the last of them */
   int counted;       /* lines or events that are not yet written */
-  TimestampTz counted_since;
-  int elevel; /* of the last one, and its text */
+  TimestampTz counted_since, counted_until;
+  int elevel; /* of the text that stands for them: the last line, or the first event */
+  char sink[sizeof(ob_log_line::sink)];
   char text[sizeof(ob_log_line::text)];
 } LineKind;
 
-static HTAB *kinds = NULL;
+/* A fixed number: what is written about an outage needs no memory. Further kinds replace the one that was written
+ * longest ago. */
+static LineKind kinds[256];
 static Moment next_moment = MOMENT_NEVER;
 
-static uint32 first_words_of(const char *text) {
-  const char *end = strchr(text, ' ');
+/* Leaves out what stands between double quotes, digits, and all from the first ':', ';' or '(' on. */
+static uint32 words_of(const char *text, uint32 hash) {
+  bool quoted = false;
 
-  end = end ? strchr(end + 1, ' ') : NULL;
-  return hash_bytes((const unsigned char *)text, (int)(end ? end - text : strlen(text)));
+  for (const char *c = text; *c != '\0' && (quoted || strchr(":;(", *c) == NULL); c++) {
+    if (*c == '"')
+      quoted = !quoted;
+    else if (!quoted && !(*c >= '0' && *c <= '9'))
+      hash = hash_combine(hash, (uint32)*c);
+  }
+  return hash;
 }
 
-/* NULL: out of memory. */
-static LineKind *kind_of(About about, const char *sink, const char *text) {
-  KindKey key;
-  bool found;
+static void write_line(LineKind *kind, Moment now);
 
-  memset(&key, 0, sizeof(key));
-  strlcpy(key.sink, sink, sizeof(key.sink));
-  key.about = about;
-  key.words = about == About::SINK ? first_words_of(text) : 0;
-  if (kinds == NULL) {
-    HASHCTL control;
-    control.keysize = sizeof(KindKey);
-    control.entrysize = sizeof(LineKind);
-    control.hcxt = TopMemoryContext;
-    kinds = hash_create("outbox log lines", 16, &control, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+static LineKind *kind_of(About about, const char *sink, const char *text, Moment now) {
+  uint32 hash = hash_combine(hash_bytes((const unsigned char *)sink, (int)strlen(sink)), (uint32)about);
+  LineKind *oldest = &kinds[0];
+
+  if (about == About::SINK)
+    hash = words_of(text, hash);
+  for (LineKind &kind : kinds) {
+    if (kind.hash == hash && strcmp(kind.sink, sink) == 0)
+      return &kind;
+    if (kind.written_at < oldest->written_at)
+      oldest = &kind;
   }
-  LineKind *kind = (LineKind *)hash_search(kinds, &key, HASH_ENTER_NULL, &found);
-  if (kind && !found)
-    memset((char *)kind + sizeof(key), 0, sizeof(*kind) - sizeof(key));
-  return kind;
+  if (oldest->counted > 0)
+    write_line(oldest, now);
+  memset(oldest, 0, sizeof(*oldest));
+  oldest->hash = hash;
+  oldest->about = about;
+  strlcpy(oldest->sink, sink, sizeof(oldest->sink));
+  return oldest;
 }
 
 static Moment due(const LineKind *kind) {
@@ -81,62 +84,63 @@ static bool is_over(const LineKind *kind, Moment now) {
 }
 
 static void write_line(LineKind *kind, Moment now) {
-  const char *sink = kind->key.sink;
-  char times[64] = "";
+  const bool last = kind->about == About::SINK;
+  char times[64] = "", since[128];
 
   kind->written_at = now;
   kind->written++;
   if (kind->counted > 1)
-    snprintf(times, sizeof(times), "%d times, the last: ", kind->counted);
-  ereport(kind->elevel,
-          (errmsg("outbox sink \"%s\": %s%s", sink, times, kind->text),
-           kind->written < AT_ONCE ? 0
-                                   : errdetail("Counted since %s. Further ones are counted, and told once a minute.",
-                                               timestamptz_to_str(kind->counted_since)),
-           kind->key.about != About::DEAD_LETTERS
-               ? 0
-               : errhint("When the cause is gone: SELECT outbox.redrive(id, sink) FROM outbox.events "
-                         "WHERE status = 'FAILED' AND sink = %s;",
-                         quote_literal_cstr(sink))));
+    snprintf(times, sizeof(times), "%d times, %s ", kind->counted, last ? "the last:" : "such as:");
+  strlcpy(since, timestamptz_to_str(kind->counted_since), sizeof(since)); /* it returns a static buffer */
+  ereport(kind->elevel, (errmsg("outbox sink \"%s\": %s%s", kind->sink, times, kind->text),
+                         kind->written < AT_ONCE
+                             ? 0
+                             : errdetail("Counted from %s to %s. Further ones are counted, and told once a minute.",
+                                         since, timestamptz_to_str(kind->counted_until)),
+                         kind->about != About::DEAD_LETTERS
+                             ? 0
+                             : errhint("When the cause is gone: SELECT outbox.redrive(id, sink) FROM outbox.events "
+                                       "WHERE status = 'FAILED' AND sink = %s;",
+                                       quote_literal_cstr(kind->sink))));
   kind->counted = 0;
 }
 
-static void count(LineKind *kind, TimestampTz since, Moment now) {
+static void count(LineKind *kind, TimestampTz at, Moment now) {
   if (is_over(kind, now))
     kind->written = 0;
   if (kind->counted++ == 0)
-    kind->counted_since = since;
+    kind->counted_since = at;
+  kind->counted_until = at;
   next_moment = Min(next_moment, due(kind));
 }
 
 void sink_log_line(const ob_log_line *line, Now now) {
-  const int elevel = line->level == OB_LOG_WARNING ? WARNING : line->level == OB_LOG_INFO ? LOG : DEBUG1;
-  LineKind *kind = elevel == DEBUG1 ? NULL : kind_of(About::SINK, line->sink, line->text);
-
-  if (kind == NULL) {
-    ereport(elevel, (errmsg("outbox sink \"%s\": %s", line->sink, line->text)));
+  if (line->level == OB_LOG_DEBUG) {
+    ereport(DEBUG1, (errmsg("outbox sink \"%s\": %s", line->sink, line->text)));
     return;
   }
-  kind->elevel = elevel;
+  LineKind *kind = kind_of(About::SINK, line->sink, line->text, now.moment);
+  kind->elevel = line->level == OB_LOG_WARNING ? WARNING : LOG;
   strlcpy(kind->text, line->text, sizeof(kind->text));
   count(kind, now.wall, now.moment);
   if (now.moment >= due(kind))
     write_line(kind, now.moment);
 }
 
-static LineKind *kind_of_event(const InFlightEvent *event) {
+static LineKind *kind_of_event(const InFlightEvent *event, Moment now) {
   return kind_of(event->outcome == Outcome::REJECTED ? About::DEAD_LETTERS : About::RETRIED_EVENTS,
-                 sink_of(event)->name, event->error);
+                 sink_of(event)->name, event->error, now);
 }
 
 void sink_log_see_failing(const InFlightEvent *event, TupleTableSlot *row, TupleDesc desc) {
   static AttrNumber column = InvalidAttrNumber;
-  LineKind *kind = event->error ? kind_of_event(event) : NULL;
+  LineKind *kind = event->error ? kind_of_event(event, moment_now()) : NULL;
   const int attempt = event->attempts + 1;
   char how[64] = "failed (no attempt is spent) and is tried again";
   bool is_null;
 
-  if (kind == NULL)
+  /* The transaction may still roll back: an event that was counted before keeps its place. */
+  if (kind == NULL || kind->counted > 0)
     return;
   const Datum id = slot_getattr(row, column_number(desc, "id", &column), &is_null);
   if (is_null)
@@ -152,25 +156,21 @@ void sink_log_see_failing(const InFlightEvent *event, TupleTableSlot *row, Tuple
 }
 
 void sink_log_count_failed(const InFlightEvent *event) {
-  if (LineKind *kind = kind_of_event(event))
-    count(kind, event->ended_at, moment_now());
+  const Moment now = moment_now();
+
+  count(kind_of_event(event, now), event->ended_at, now);
 }
 
 void sink_log_flush(Moment now, bool all) {
-  HASH_SEQ_STATUS all_kinds;
-
   Assert(!IsTransactionState());
-  if (kinds == NULL || (now < next_moment && !all))
+  if (now < next_moment && !all)
     return;
   next_moment = MOMENT_NEVER;
-  hash_seq_init(&all_kinds, kinds);
-  while (LineKind *kind = (LineKind *)hash_seq_search(&all_kinds)) {
-    if (kind->counted > 0 && (all || now >= due(kind)))
-      write_line(kind, now);
-    if (kind->counted > 0)
-      next_moment = Min(next_moment, due(kind));
-    else if (is_over(kind, now))
-      (void)hash_search(kinds, &kind->key, HASH_REMOVE, NULL);
+  for (LineKind &kind : kinds) {
+    if (kind.counted > 0 && (all || now >= due(&kind)))
+      write_line(&kind, now);
+    if (kind.counted > 0)
+      next_moment = Min(next_moment, due(&kind));
   }
 }
 

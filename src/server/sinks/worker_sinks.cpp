@@ -192,9 +192,10 @@ static void reload_one(const RouteSink *route, uint64 reload) {
     MemoryContextDelete(entry->given.context);
   entry->given = given;
   strlcpy(sink->kind, route->kind, sizeof(sink->kind));
-  (void)sink_common(sink->kind, given.options, given.n_options, &sink->rules,
-                    &sink->common); /* ob_sink_open() reports an error */
-  if (sink->state == SINK_OPEN)     /* outbox.retention may have changed */
+  /* ob_sink_open() reports an error. */
+  (void)sink_common(sink->kind, given.options, given.n_options, &sink->rules, &sink->common);
+  /* outbox.retention may have changed. */
+  if (sink->state == SINK_OPEN)
     ob_sink_keep_acknowledgements(sink->handle, sink->common.retention_ms > 0);
   sink->keeps_delivered = sink->common.retention_ms > 0;
   if (sink->fingerprint != fingerprint) {

@@ -439,10 +439,13 @@ void outbox_worker_main(Datum) {
   update_shards(moment_now());
   while (!ShutdownRequestPending) {
     one_loop();
-    if (dispatcher().shards.superfluous() && in_flight().count() == 0 && worker_slot_resign())
+    if (dispatcher().shards.superfluous() && in_flight().count() == 0 && worker_slot_resign()) {
+      sink_log_flush(moment_now(), true);
       proc_exit(0);
+    }
     if (should_exit_idle(now_read(), is_quiet())) {
       OUTBOX_FAULT_POINT("idle.before_stop");
+      sink_log_flush(moment_now(), true);
       worker_stop();
       OUTBOX_FAULT_POINT("idle.stopped");
       proc_exit(0);
