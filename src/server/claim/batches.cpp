@@ -10,18 +10,15 @@ extern "C" {
 static MemoryContext context = NULL;
 
 void batches_begin(void) {
-  int n;
-  WorkerSink **sinks = worker_sinks_all(&n);
-
   if (context == NULL)
     context = AllocSetContextCreate(TopMemoryContext, "outbox batches", ROUND_BYTES, ALLOCSET_DEFAULT_INITSIZE,
                                     ALLOCSET_DEFAULT_MAXSIZE);
   MemoryContextReset(context); /* keeps the first ROUND_BYTES */
   event_rows_begin(context);
-  for (int i = 0; i < n; i++) {
-    sinks[i]->batch = NULL;
-    sinks[i]->batch_events = NULL;
-    sinks[i]->n_batch = sinks[i]->max_batch = 0;
+  for (WorkerSink *sink : worker_sinks_all()) {
+    sink->batch = NULL;
+    sink->batch_events = NULL;
+    sink->n_batch = sink->max_batch = 0;
   }
 }
 

@@ -90,10 +90,7 @@ void claim_init(int64 origin) {
 }
 
 void claim_tell_error(const char *error) {
-  int n;
-  WorkerSink **sinks = worker_sinks_all(&n);
-
-  for (int i = 0; i < n; i++)
-    if (sinks[i]->stats)
-      shared_sink_error(sinks[i]->stats, error, GetCurrentTimestamp());
+  for (const WorkerSink *sink : worker_sinks_all())
+    if (sink->stats)
+      shared_sink_error(sink->stats, error, GetCurrentTimestamp());
 }

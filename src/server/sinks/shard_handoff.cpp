@@ -20,11 +20,8 @@ static const int SHARD_SET_TEXT = dispatch::SHARDS / 4 + 1;
 
 /* Forgets blocked keys in shards that this worker neither owns nor drains. */
 static void forget_unknown_keys(void) {
-  int n;
-  WorkerSink **sinks = worker_sinks_all(&n);
-
-  for (int i = 0; i < n; i++)
-    dispatcher().blocked_keys.forget_unknown(sinks[i]->id(), sinks[i]->shards.known());
+  for (const WorkerSink *sink : worker_sinks_all())
+    dispatcher().blocked_keys.forget_unknown(sink->id(), sink->shards.known());
 }
 
 /* Shards that a worker (or this one) has given away while it has events of this sink in flight. The lock must be
@@ -89,11 +86,9 @@ void shards_add_sink(WorkerSink *sink) {
 
 static bool note_drained(void) {
   bool drained = false;
-  int n;
-  WorkerSink **sinks = worker_sinks_all(&n);
 
-  for (int i = 0; i < n; i++)
-    drained |= sinks[i]->shards.note_drained(sinks[i]->events.of_shard);
+  for (WorkerSink *sink : worker_sinks_all())
+    drained |= sink->shards.note_drained(sink->events.of_shard);
   return drained;
 }
 
@@ -104,8 +99,7 @@ static bool exchange_shards(void) {
   SharedState *shared = shared_state();
   const DatabaseSlot *database = shared_database(MyDatabaseId, false);
   dispatch::PresentWorker present[OUTBOX_MAX_WORKERS];
-  int n_present = 0, n;
-  WorkerSink **sinks = worker_sinks_all(&n);
+  int n_present = 0;
 
   for (int i = 0; i < OUTBOX_MAX_WORKERS; i++) {
     const WorkerSlot *slot = &shared->workers[i];
@@ -113,29 +107,26 @@ static bool exchange_shards(void) {
       present[n_present++] = {slot->index, slot->shards};
   }
   const ShardSet given = dispatcher().shards.exchange(database ? database->workers : 0, present, n_present);
-  for (int i = 0; i < n; i++)
-    sinks[i]->shards.give_away(given, sinks[i]->events.of_shard);
+  for (WorkerSink *sink : worker_sinks_all())
+    sink->shards.give_away(given, sink->events.of_shard);
   return !given.empty();
 }
 
 static void publish(WorkerSlot *slot) {
-  int n;
-  WorkerSink **sinks = worker_sinks_all(&n);
-
   slot->shards = dispatcher().shards.mine();
   slot->n_draining = 0;
   slot->draining_others = {};
-  for (int i = 0; i < n; i++) {
-    if (!sinks[i]->shards.any_draining())
+  for (const WorkerSink *sink : worker_sinks_all()) {
+    if (!sink->shards.any_draining())
       continue;
-    const ShardSet draining = sinks[i]->shards.draining();
+    const ShardSet draining = sink->shards.draining();
     if (slot->n_draining == OUTBOX_MAX_DRAINING) { /* no free entry: all sinks wait for these shards */
       slot->draining_others = slot->draining_others | draining;
       continue;
     }
     DrainingShards *entry = &slot->draining[slot->n_draining++];
-    entry->server = sinks[i]->id();
-    strlcpy(entry->name, sinks[i]->name, sizeof(entry->name));
+    entry->server = sink->id();
+    strlcpy(entry->name, sink->name, sizeof(entry->name));
     entry->shards = draining;
   }
 }
@@ -144,13 +135,11 @@ static void publish(WorkerSlot *slot) {
  * restarts from the beginning. The lock must be held. */
 static bool update_sinks(void) {
   bool gained = false;
-  int n;
-  WorkerSink **sinks = worker_sinks_all(&n);
 
-  for (int i = 0; i < n; i++) {
-    if (!sinks[i]->shards.update(dispatcher().shards.mine(), draining_anywhere(sinks[i])))
+  for (WorkerSink *sink : worker_sinks_all()) {
+    if (!sink->shards.update(dispatcher().shards.mine(), draining_anywhere(sink)))
       continue;
-    sinks[i]->cursor->restart(GetCurrentTimestamp());
+    sink->cursor->restart(GetCurrentTimestamp());
     gained = true;
   }
   return gained;

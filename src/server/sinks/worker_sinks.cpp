@@ -347,11 +347,6 @@ std::span<WorkerSink *> worker_sinks_all(void) {
   return {list, (size_t)n_list};
 }
 
-WorkerSink **worker_sinks_all(int *n) {
-  *n = n_list;
-  return list;
-}
-
 static bool waits_for_credit(const WorkerSink *sink) {
   return sink->state == SINK_OPEN && sink->status.credit == 0 && sink->status.retry_in_ms >= 0;
 }

@@ -76,7 +76,6 @@ WorkerSink *worker_sink_of(Oid oid);
 
 /* All sinks, in no order; valid until the next reload or refresh. */
 std::span<WorkerSink *> worker_sinks_all(void);
-WorkerSink **worker_sinks_all(int *n);
 
 /* The earliest moment at which a sink wants to be looked at again. */
 Moment worker_sinks_next_moment(Moment now);

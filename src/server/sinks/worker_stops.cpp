@@ -11,6 +11,8 @@
 #include "server/storage/owner_sql.h"
 #include "server/storage/sql.h"
 
+#include <algorithm>
+
 extern "C" {
 #include "access/xact.h"
 #include "catalog/namespace.h"
@@ -63,13 +65,11 @@ static WorkerSink *find_by_name(Datum name) {
 }
 
 static int index_of(const WorkerSink *sink) {
-  int n, i = 0;
-  WorkerSink **sinks = worker_sinks_all(&n);
+  const std::span<WorkerSink *> sinks = worker_sinks_all();
+  const auto place = std::find(sinks.begin(), sinks.end(), sink);
 
-  while (i < n && sinks[i] != sink)
-    i++;
-  Assert(i < n);
-  return i;
+  Assert(place != sinks.end());
+  return (int)(place - sinks.begin());
 }
 
 static bool visit_stopped(TupleTableSlot *row, void *found) {
@@ -140,20 +140,19 @@ void worker_stops_reload(void) {
   static Statement read_failing =
       make_statement<>("SELECT sink, (extract(epoch FROM failed_for) * 1000)::bigint, last_failed_at "
                        "FROM outbox_internal.failing_sinks");
-  int n;
-  WorkerSink **sinks = worker_sinks_all(&n);
-  bool *found_stopped = (bool *)palloc0(sizeof(bool) * Max(n, 1));
+  const std::span<WorkerSink *> sinks = worker_sinks_all();
+  bool *found_stopped = (bool *)palloc0(sizeof(bool) * Max(sinks.size(), 1));
   bool all_known = true;
 
   stopped_oid = get_relname_relid("stopped_sinks", get_namespace_oid("outbox", false));
-  for (int i = 0; i < n; i++)
-    all_known &= sinks[i]->stats == NULL || sinks[i]->stats->failing.known;
+  for (const WorkerSink *sink : sinks)
+    all_known &= sink->stats == NULL || sink->stats->failing.known;
   SPI_connect();
   statement_read(&read_stopped, NULL, InvalidSnapshot, visit_stopped, found_stopped);
   if (!all_known)
     statement_read(&read_failing, NULL, InvalidSnapshot, visit_failing, NULL);
   SPI_finish();
-  for (int i = 0; i < n; i++) {
+  for (size_t i = 0; i < sinks.size(); i++) {
     if (sinks[i]->stats)
       sinks[i]->stats->failing.known = true;
     if (found_stopped[i] && !sinks[i]->stopped && !sink_is_dropped(sinks[i]->state))
@@ -262,8 +261,7 @@ static void say_disabled(const WorkerSink *sink) {
 
 /* Sets ((bool *)disabled)[i] for each sink that it disables. */
 static void write_all(void *disabled) {
-  int n;
-  WorkerSink **sinks = worker_sinks_all(&n);
+  const std::span<WorkerSink *> sinks = worker_sinks_all();
 
   hold_sink_names();
   catalog_wanted = worker_sinks_stale(); /* a name may be that of another sink by now */
@@ -271,7 +269,7 @@ static void write_all(void *disabled) {
     write_wanted = true;
     return;
   }
-  for (int i = 0; i < n; i++) {
+  for (size_t i = 0; i < sinks.size(); i++) {
     WorkerSink *sink = sinks[i];
     if (clock_to_write(sink)) {
       FailingClock before = sink->stats->failing;
@@ -290,10 +288,9 @@ static void write_all(void *disabled) {
 /* Stops the sinks before their rows of outbox.stopped_sinks are read again. So the worker knows them as stopped if a
  * user deletes a row at once, and resumes them. */
 static void stop_disabled(const bool *disabled) {
-  int n;
-  WorkerSink **sinks = worker_sinks_all(&n);
+  const std::span<WorkerSink *> sinks = worker_sinks_all();
 
-  for (int i = 0; i < n; i++)
+  for (size_t i = 0; i < sinks.size(); i++)
     if (disabled[i])
       stop(sinks[i]);
 }
@@ -303,9 +300,7 @@ bool worker_stops_write(Moment now) {
   if (!write_wanted || now < write_at)
     return true;
   write_wanted = catalog_wanted = false;
-  int n;
-  (void)worker_sinks_all(&n);
-  bool *disabled = (bool *)palloc0(sizeof(bool) * Max(n, 1));
+  bool *disabled = (bool *)palloc0(sizeof(bool) * Max(worker_sinks_all().size(), 1));
   /* An uncommitted pause or resume of one sink must not block the other sinks. */
   bool done = worker_transaction("SET LOCAL lock_timeout = '20ms'", write_all, disabled);
   if (done)
