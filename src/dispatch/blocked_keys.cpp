@@ -280,8 +280,8 @@ int64_t BlockedKeys::lowest(SinkId sink) const noexcept {
   const auto found = keys_.empty() ? lists_.end() : lists_.find(sink);
   if (found == lists_.end())
     return lowest;
-  for (const BlockedKey &key : found->second.blocked)
-    lowest = std::min(lowest, key.blocker);
+  for (const BlockedKey &key : found->second.blocked) /* a redriven row is marked also before the blocker */
+    lowest = std::min({lowest, key.blocker, key.drained + 1});
   for (const BlockedKey &key : found->second.draining) /* the position of its next marked row is unknown */
     lowest = std::min(lowest, key.drained + 1);
   return lowest;

@@ -254,6 +254,12 @@ TEST_F(DispatchBlockedKeys, NothingToBeClaimedLiesBelowTheLowest) {
   EXPECT_EQ(keys.lowest(OTHER_SINK), INT64_MAX);
 }
 
+TEST_F(DispatchBlockedKeys, ARedrivenRowThatIsMarkedBeforeTheBlockerIsTheLowest) {
+  block(SINK, KEY, 16);
+  ASSERT_TRUE(keys.marked(SINK, KEY, 16, 3));
+  EXPECT_EQ(keys.lowest(SINK), 3);
+}
+
 TEST_F(DispatchBlockedKeys, OneOfManyBlockedKeysIsFound) {
   for (uint64_t hash = 1; hash <= 100'000; hash++)
     block(SINK, hash, static_cast<int64_t>(hash));

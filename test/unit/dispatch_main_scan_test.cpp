@@ -173,7 +173,7 @@ TEST_F(DispatchMainScan, AReadIsTwiceAsLongAsThereIsRoomWithinBounds) {
   EXPECT_EQ(read.limit, 800);
   scan.begin_round();
   round.free_events = 1000000;
-  cursors.all()[0]->set_free_slots(1000000, 1000);
+  sinks.all()[0]->cursor->set_free_slots(1000000, 1000);
   begin_read();
   EXPECT_EQ(read.limit, READ_MAX);
 }
