@@ -72,5 +72,5 @@ def follow(steps: list[Step], dsn: str, folder: Path, page: Path) -> None:
 
 
 def once(statement: str) -> str:
-    """\watch would never end."""
+    r"""\watch would never end."""
     return re.sub(r"\\watch\b.*", r"\\g", statement)
