@@ -22,7 +22,7 @@ from outbox_rig.suites import SUITES, TEST  # noqa: E402
 # Essential and required packages of Debian 12, and what bash has itself.
 BASE = set("""
     . : break cd command continue echo exec exit false mapfile printf read return set shift trap true wait
-    apt-cache apt-config apt-get awk basename bash cat chmod chroot cmp cp cut date dirname dpkg dpkg-query env find flock grep head id install ln ls mkdir
+    apt-cache apt-config apt-get awk basename bash cat chmod chroot cmp cp cut date dirname dpkg dpkg-deb dpkg-query env find flock grep head id install ln ls mkdir
     mktemp mount mv nproc realpath rm sed setarch setpriv sha256sum sleep sort tail tar tee touch tr umount uname unshare xargs
 """.split())
 # command -> packages, of which one brings it; none: test/rig/install brings it into build/

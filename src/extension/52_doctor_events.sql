@@ -297,7 +297,8 @@ BEGIN
     hint := 'SELECT sink, event_type, left(last_error, 100) AS error, count(*), min(last_attempt_at) '
             'FROM outbox.events WHERE status = ''FAILED'' GROUP BY 1, 2, 3 ORDER BY 4 DESC; '
             '-- when the cause is gone: '
-            'SELECT outbox.redrive(id, sink) FROM outbox.events WHERE status = ''FAILED''; to discard an event: DELETE';
+            'SELECT outbox.redrive(id, sink) FROM outbox.events WHERE status = ''FAILED''; '
+            'to discard an event: DELETE';
   END IF;
   RETURN NEXT;
 END
