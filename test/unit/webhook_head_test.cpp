@@ -76,6 +76,8 @@ void try_each(SSL_CTX *tls, const std::string &ca_pem) {
   for (const Answer &answer : answers()) {
     next.set(answer);
     Completion completion = crm.send(TestEvent(++ticket, 1));
+    if (completion.outcome == Outcome::Deferred) /* the answer before ended its connection, which was kept */
+      completion = crm.send(TestEvent(++ticket, 1));
     EXPECT_EQ(completion.outcome, answer.outcome)
         << answer.bytes << " [" << static_cast<int>(answer.then) << "]: " << completion.error;
     EXPECT_EQ(completion.error.empty(), answer.outcome == Outcome::Sent) << answer.bytes;
