@@ -25,6 +25,7 @@ enum class About : uint32 { SINK, RETRIED_EVENTS, DEAD_LETTERS };
 typedef struct LineKind {
   uint32 hash; /* of sink, About, and text as words_of() reads it */
   About about;
+  Moment used_at;    /* MOMENT_NONE: never */
   int written;       /* lines, since a minute without one */
   Moment written_at; /* the last of them */
   int counted;       /* lines or events that are not yet written */
@@ -34,7 +35,7 @@ typedef struct LineKind {
   char text[sizeof(ob_log_line::text)];
 } LineKind;
 
-/* A fixed number: what is written about an outage needs no memory. Further kinds replace the one that was written
+/* A fixed number: what is written about an outage needs no memory. Further kinds replace the one that was used
  * longest ago. */
 static LineKind kinds[256];
 static Moment next_moment = MOMENT_NEVER;
@@ -61,9 +62,11 @@ static LineKind *kind_of(About about, const char *sink, const char *text, Moment
   if (about == About::SINK)
     hash = words_of(text, hash);
   for (LineKind &kind : kinds) {
-    if (kind.hash == hash && strcmp(kind.sink, sink) == 0)
+    if (kind.hash == hash && strcmp(kind.sink, sink) == 0) {
+      kind.used_at = now;
       return &kind;
-    if (kind.written_at < oldest->written_at)
+    }
+    if (kind.used_at < oldest->used_at)
       oldest = &kind;
   }
   if (oldest->counted > 0)
@@ -71,6 +74,7 @@ static LineKind *kind_of(About about, const char *sink, const char *text, Moment
   memset(oldest, 0, sizeof(*oldest));
   oldest->hash = hash;
   oldest->about = about;
+  oldest->used_at = now;
   strlcpy(oldest->sink, sink, sizeof(oldest->sink));
   return oldest;
 }
