@@ -412,9 +412,11 @@ TEST_F(KafkaTest, WhatOneRequestAtATimeSendsAgainKeepsItsPlace) {
 TEST_F(KafkaTest, AnAcknowledgementWithoutAnOffsetIsNone) {
   ob_sink *sink = open_warm({{"batch_num_messages", "1"}, {"max_in_flight_requests_per_connection", "5"}});
   broker.fail_produce(RD_KAFKA_RESP_ERR_NOT_LEADER_FOR_PARTITION, 1);
-  for (uint64_t ticket = 2; ticket <= 6; ticket++)
-    ASSERT_TRUE(send(sink, ticket, "7", std::to_string(ticket)));
-  ASSERT_TRUE(done(6));
+  uint64_t n = 1;
+  while (n < 6 && send(sink, n + 1, "7", std::to_string(n + 1))) /* a sink that has seen the failure accepts no more */
+    n++;
+  ASSERT_GT(n, 1);
+  ASSERT_TRUE(done(n));
   const std::vector<std::string> found = arrived(sent());
   for (const auto &each : engine.done) {
     if (each.outcome == OB_SENT) {
@@ -430,8 +432,7 @@ TEST_F(KafkaTest, AnAcknowledgementWithoutAnOffsetStopsTheFollowers) {
   broker.slow_down(20);
   broker.fail_produce(RD_KAFKA_RESP_ERR_NOT_LEADER_FOR_PARTITION, 1);
   uint64_t n = 1;
-  while (n < 1000 &&
-         send(sink, n + 1, "7", std::to_string(n + 1))) /* a sink that has seen the failure accepts no more */
+  while (n < 1000 && send(sink, n + 1, "7", std::to_string(n + 1)))
     n++;
   ASSERT_GT(n, 50);
   ASSERT_TRUE(done(n));
