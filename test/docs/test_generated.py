@@ -48,7 +48,7 @@ def test_defaults_and_ranges_are_said_as_they_are(pg):
 def test_the_reference_of_a_kind_has_all_of_its_options(kind, sources):
     """Options with their flags, and librdkafka's properties that the sink sets, limits or refuses."""
     code = "".join((ROOT / "src/delivery" / source).read_text() for source in sources)
-    names = set(re.findall(r'^ +\{"(\w+)", (?:true|false), (?:true|false), ', code, re.MULTILINE))
+    names = set(re.findall(r'^ +(?:server|superuser|mapping|secret|server_or_mapping)_option\(\s*"(\w+)"', code, re.MULTILINE))
     names |= {name.replace(".", "_") for name in re.findall(r'^ {4}\{"([a-z_.]+)", (?:"|\d)', code, re.MULTILINE)}
     page = next((ROOT / "docs").glob(f"{kind}*-reference.md")).read_text()
     assert len(names) > 15

@@ -413,7 +413,8 @@ TEST_F(KafkaTest, AnAcknowledgementWithoutAnOffsetIsNone) {
   ob_sink *sink = open_warm({{"batch_num_messages", "1"}, {"max_in_flight_requests_per_connection", "5"}});
   broker.fail_produce(RD_KAFKA_RESP_ERR_NOT_LEADER_FOR_PARTITION, 1);
   uint64_t n = 1;
-  while (n < 6 && send(sink, n + 1, "7", std::to_string(n + 1))) /* a sink that has seen the failure accepts no more */
+  /* A sink that has seen the failure accepts no more. */
+  while (n < 6 && send(sink, n + 1, "7", std::to_string(n + 1)))
     n++;
   ASSERT_GT(n, 1);
   ASSERT_TRUE(done(n));
