@@ -172,10 +172,11 @@ BEGIN
                     || CASE health.workers_everywhere WHEN 1 THEN ' slot' ELSE ' slots' END) END;
     hint := format('ALTER SYSTEM SET max_worker_processes = %s; -- then restart the server',
                    current_setting('max_worker_processes')::int + 8);
-  ELSIF w.n = 0
-        AND coalesce(health.wanted_since < clock_timestamp() - least(patience, interval '10 seconds'), false) THEN
+  ELSIF health.wanted_since < clock_timestamp() - least(patience, interval '10 seconds') THEN
     status := 'error';
-    detail := format('No worker runs, and one is wanted since %s.', date_trunc('second', health.wanted_since));
+    detail := format(CASE w.n WHEN 0 THEN 'No worker runs, and one is wanted since %s.'
+                              ELSE running || ', and not the first, which is wanted since %s: its keys wait.' END,
+                     date_trunc('second', health.wanted_since));
     hint := 'SELECT pg_current_logfile(), setting FROM pg_settings WHERE name = ''log_directory''; '
             '-- read the server log';
   ELSIF w.n = 0 THEN

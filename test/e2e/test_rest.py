@@ -1,12 +1,13 @@
 """A database with nothing due has no worker, and committing an event works as if it had one."""
 
 import random
+import threading
 import time
 
 import pytest
 from outbox_rig import wait_until
 from outbox_rig.database import Database
-from outbox_rig.receiver import SECRET, status
+from outbox_rig.receiver import SECRET, slow, status
 
 BUSY = "SELECT count(*) FROM outbox.workers WHERE database = current_database()"
 
@@ -151,3 +152,42 @@ def test_more_databases_than_worker_slots(rig, receiver):
         wait_until(lambda: sorted(receiver.payloads()) == list(range(12)), 60, lambda: f"all of them, got {receiver.payloads()}")
         for database in databases:
             database.disconnect()
+
+
+@pytest.mark.slow
+def test_all_keys_are_delivered_when_a_database_loses_one_of_its_slots(rig, receiver):
+    """Three busy databases that want two workers each share three slots."""
+    with rig.postgres(settings={"max_worker_processes": "5", "outbox.workers": "2", "outbox.worker_idle_timeout": "1h"}) as pg:
+        receiver.mode = slow(0.2)
+        databases = []
+        stop = threading.Event()
+
+        def keep_busy(database) -> None:
+            with database.connect() as connection:
+                while not stop.wait(0.05):
+                    connection.execute("SELECT outbox.enqueue('Order', 'busy' || n, 'e', '0') FROM generate_series(1, 4) AS n")
+
+        writers = []
+        try:
+            for n in range(3):
+                database = Database(pg, f"busy{n}").create()
+                database.webhook_sink("crm", receiver, SECRET)
+                databases.append(database)
+                writers.append(threading.Thread(target=keep_busy, args=[database]))
+                writers[-1].start()
+                database.enqueue("Order", "first", payload=f'"first {n}"')
+                wait_until(lambda n=n: f"first {n}" in receiver.payloads(), 30, "its first event")
+            for turn in range(3):
+                expected = set()
+                for n, database in enumerate(databases):
+                    for key in range(16):
+                        database.enqueue("Order", f"k{key}", payload=f'"{n} {key} {turn}"')
+                        expected.add(f"{n} {key} {turn}")
+                wait_until(lambda: expected <= set(receiver.payloads()), 30,
+                           lambda: f"turn {turn}: missing {sorted(expected - set(receiver.payloads()))}, {databases[0].sql('SELECT * FROM outbox.workers')}")
+        finally:
+            stop.set()
+            for writer in writers:
+                writer.join()
+            for database in databases:
+                database.disconnect()

@@ -165,7 +165,7 @@ static void handle_exited(Now now) {
 typedef struct Running {
   uint64 started_here;
   uint64 left_over; /* started by an earlier launcher; they have got SIGTERM */
-  bool has_slot;    /* at least one has its worker slot */
+  bool first_runs;  /* the worker with index 0 has its slot */
 } Running;
 
 static bool is_child(pid_t pid) {
@@ -190,7 +190,7 @@ static Running running_workers(Oid database) {
     WorkerSlot *slot = &shared->workers[i];
     if (slot->pid == 0 || slot->database != database)
       continue;
-    running.has_slot = true;
+    running.first_runs |= slot->index == 0;
     if (is_child(slot->pid))
       continue;
     running.left_over |= UINT64CONST(1) << slot->index;
@@ -302,8 +302,8 @@ static void report_out_of_slots(int waiting, Moment since, Moment now) {
 
 /* The queue of databases for free background worker slots. */
 static struct {
-  int first;               /* index of the database that gets the next free slot */
-  bool any_without_worker; /* in the last round a database was left without any worker */
+  int first;              /* index of the database that gets the next free slot */
+  bool any_without_first; /* in the last round a database was left without its first worker */
 } slot_queue;
 
 /* The results of a round over all databases. */
@@ -313,7 +313,7 @@ typedef struct Round {
   int searching;      /* workers that look for the extension */
   bool full;          /* the server has no free background worker slot */
   bool out_of_slots;  /* a missing worker could not be started */
-  int waiting;        /* databases without a worker for this reason … */
+  int waiting;        /* databases without their first worker for this reason … */
   Moment waits_since; /* … and the moment since which the first of them waits */
 } Round;
 
@@ -356,8 +356,9 @@ static bool is_paused(DatabaseSlot *shared_slot, const DatabaseSlot *slot, Round
   return true;
 }
 
-/* Starts missing workers until one cannot be started. A database gets a second worker only when no other waits for
- * its first. Returns the number of workers, counted from index 0, that now run or start. */
+/* Starts missing workers until one cannot be started. The first one takes over the keys of all that are missing, and
+ * without it no worker serves these: so a database gets a second worker only when no other waits for its first.
+ * Returns the number of workers, counted from index 0, that now run or start. */
 static int start_missing(int i, Oid database, Running running, int wanted, Round *round) {
   const uint64 present = running.started_here | running.left_over;
 
@@ -365,8 +366,8 @@ static int start_missing(int i, Oid database, Running running, int wanted, Round
     WorkerArguments arguments = {database, index};
     if ((present >> index) & 1)
       continue;
-    bool has_none = present == 0 && index == 0;
-    bool must_wait = slot_queue.any_without_worker && !has_none;
+    bool is_first = index == 0;
+    bool must_wait = slot_queue.any_without_first && !is_first;
     if (!round->full && !must_wait) {
       if (start_child(&arguments, round->now.moment))
         continue;
@@ -374,7 +375,7 @@ static int start_missing(int i, Oid database, Running running, int wanted, Round
       round->full = true;
     }
     round->out_of_slots = true;
-    if (has_none) {
+    if (is_first) {
       round->waiting++;
       round->waits_since = Min(round->waits_since, shared_state()->health[i].wanted_since);
     }
@@ -408,7 +409,7 @@ static void reconcile_database(int i, Round *round) {
     return;
   }
   const Running running = running_workers(slot.oid);
-  worker_health_wanted(shared_slot, slot.oid, !running.has_slot, now);
+  worker_health_wanted(shared_slot, slot.oid, !running.first_runs, now);
   if (slot.state == DATABASE_UNKNOWN && running.started_here != 0) {
     round->searching++;
     return;
@@ -445,10 +446,10 @@ static long reconcile(Now now) {
   if (round.waiting > 0) {
     report_out_of_slots(round.waiting, round.waits_since, now.moment);
     slot_sharing_revoke(round.waiting, now.moment, &round.sleep_ms);
-  } else if (slot_queue.any_without_worker) {
+  } else if (slot_queue.any_without_first) {
     round.sleep_ms = 0; /* databases that have one worker may now get more */
   }
-  slot_queue.any_without_worker = round.waiting > 0;
+  slot_queue.any_without_first = round.waiting > 0;
   shared->launcher_looked = now.moment;
   return round.sleep_ms;
 }

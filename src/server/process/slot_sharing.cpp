@@ -16,6 +16,17 @@ static const int MIN_RUN_MS = 2000;
 static const int EXIT_MS = 1000;
 static const int CHECK_INTERVAL_MS = 1000;
 
+/* A database whose first worker goes has to wait for another one: the others leave before it. */
+static WorkerSlot *last_of_database(WorkerSlot *of) {
+  WorkerSlot *last = of;
+
+  for (WorkerSlot &slot : shared_state()->workers)
+    if (slot.pid != 0 && slot.database == of->database && slot.revoked_since == MOMENT_NONE &&
+        slot.index > last->index)
+      last = &slot;
+  return last;
+}
+
 void slot_sharing_revoke(int waiting, Moment now, long *sleep_ms) {
   SharedState *shared = shared_state();
   Assert(shared->launcher_pid == MyProcPid && !LWLockHeldByMe(shared->lock));
@@ -47,8 +58,9 @@ void slot_sharing_revoke(int waiting, Moment now, long *sleep_ms) {
       *sleep_ms = Min(*sleep_ms, milliseconds_until(now, end));
       break;
     }
-    oldest->revoked_since = now;
-    SetLatch(oldest->latch);
+    WorkerSlot *last = last_of_database(oldest);
+    last->revoked_since = now;
+    SetLatch(last->latch);
   }
   LWLockRelease(shared->lock);
 }

@@ -116,7 +116,8 @@ bool worker_slot_take(const WorkerArguments *arguments) {
     if (database) { /* a new worker reads all pending events, so earlier requests are done */
       pg_atomic_write_u32(&database->wakeup_requested, 0);
       database->expected_exits &= ~(UINT64CONST(1) << arguments->index); /* of a worker that no launcher has missed */
-      shared->health[database - shared->databases].wanted_since = MOMENT_NONE;
+      if (arguments->index == 0)
+        shared->health[database - shared->databases].wanted_since = MOMENT_NONE;
     }
     shared_shards_changed(arguments->database); /* other workers hand this one its shards */
   }

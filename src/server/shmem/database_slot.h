@@ -48,7 +48,7 @@ typedef struct DrawnPosition {
 
 /* Why a database has no worker: worker_health.h. Separate from DatabaseSlot, which the launcher copies each round. */
 typedef struct WorkerHealth {
-  Moment wanted_since; /* a worker should run and none has a slot; MOMENT_NONE = no worker is missing */
+  Moment wanted_since; /* the first worker should run and has no slot; MOMENT_NONE: it runs, or should not */
   int failures;        /* unexpected exits in a row; 0 again after a worker has run for 1 min */
   TimestampTz failed_at;
   Moment next_start; /* no worker starts before this moment */
