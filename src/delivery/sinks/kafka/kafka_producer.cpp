@@ -91,6 +91,19 @@ const KafkaProducer::Endings &KafkaProducer::ended() {
 /* The purge has been requested when this returns, whichever thread did it. */
 void KafkaProducer::stop_and_purge(rd_kafka_t *producer) {
   std::lock_guard lock(mutex_);
+  purge_once(producer);
+}
+
+/* The same where librdkafka holds locks that produce() needs, so that it must not wait for produce(). That purges
+ * then, when it has released mutex_. */
+void KafkaProducer::stop_and_purge_without_waiting(rd_kafka_t *producer) {
+  purge_needed_ = stopped_ = true;
+  if (std::unique_lock lock(mutex_, std::try_to_lock); lock.owns_lock())
+    purge_once(producer);
+}
+
+/* mutex_ must be held. */
+void KafkaProducer::purge_once(rd_kafka_t *producer) {
   stopped_ = true;
   if (!purged_)
     purge(producer);
@@ -123,6 +136,8 @@ void KafkaProducer::stop_for(rd_kafka_t *producer, const rd_kafka_message_t *mes
     /* Taken for stored, or for a partition that the topic does not have. librdkafka holds the locks that a purge
      * needs, so the next message of the batch purges, or the sink's next poll(). */
     purge_needed_ = stopped_ = true;
+  } else if (late_purge) {
+    stop_and_purge_without_waiting(producer);
   } else if (!purged_) {
     stop_and_purge(producer);
   }
@@ -232,12 +247,14 @@ rd_kafka_resp_err_t KafkaProducer::produce(Topic &topic, const Record &record, u
   fields[6].u.i64 = record.timestamp_ms;
   fields[7].u.i32 = record.partition < 0 ? RD_KAFKA_PARTITION_UA : record.partition;
 
-  std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   if (stopped_ || topic_failed_)
     return RD_KAFKA_RESP_ERR__QUEUE_FULL;
   producing = true;
   rd_kafka_error_t *error = rd_kafka_produceva(producer_, fields, std::size(fields));
   producing = false;
+  lock.unlock();
+  purge_if_needed();
   if (!error) {
     headers.release(); /* owned by the message now */
     return RD_KAFKA_RESP_ERR_NO_ERROR;
