@@ -94,7 +94,7 @@ void Worker::write(Disposition disposition, std::span<const RowToWrite> rows) {
     if (disposition == Disposition::RETRY)
       reschedule(row);
     else if (disposition == Disposition::DEAD_LETTER)
-      to_dead_letters(row.event->position, row.event->sink->id, 0, true, row.event->error);
+      to_dead_letters(row.event->position, row.event->sink->id, 0, true, "refused");
     else
       remove_sent(row.event);
 }

@@ -51,7 +51,7 @@ struct Version {
   WallTime available_at = dispatch::WALL_TIME_BEGIN; /* that = NULL */
   int64_t blocked_by = 0, overtaken_by = 0;
   WallTime tried_at = dispatch::WALL_TIME_NEVER;
-  const char *error = nullptr;
+  const char *error = nullptr; /* a literal: rows outlive the events that failed */
 };
 
 struct Row {
