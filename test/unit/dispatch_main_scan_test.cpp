@@ -77,7 +77,8 @@ TEST_F(DispatchMainScan, ASinkThatReachesTheNextPositionIsReadForWithTheOthers) 
 TEST_F(DispatchMainScan, WithoutRoomNothingIsRead) {
   add(100, 0);
   SinkCursor *late = add(100);
-  ASSERT_TRUE(late->late_commit(7, 50));
+  late->late.make_room(1);
+  late->late_commit(7, 50);
   EXPECT_EQ(begin_read(), -1) << "rows of a late transaction come first";
   add(200);
   round.free_events = 0;
@@ -173,7 +174,7 @@ TEST_F(DispatchMainScan, AReadIsTwiceAsLongAsThereIsRoomWithinBounds) {
   EXPECT_EQ(read.limit, 800);
   scan.begin_round();
   round.free_events = 1000000;
-  cursors.all()[0]->set_free_slots(1000000, 1000);
+  sinks.all()[0]->cursor->set_free_slots(1000000, 1000);
   begin_read();
   EXPECT_EQ(read.limit, READ_MAX);
 }

@@ -788,6 +788,18 @@ TEST_F(KafkaTest, AnOversizeEventIsADeadLetterAndItsNeighboursGo) {
                              "and at most 2000 are allowed.");
 }
 
+/* At enqueue time only the payload's length is known, and the format makes it longer. */
+TEST_F(KafkaTest, AnEventIsJudgedByTheSizeOfItsRecord) {
+  broker.create_topic("outbox.event.Order", 1);
+  ob_sink *sink = open({{"message_max_bytes", "2000"}, {"value_format", "json_string"}});
+  ASSERT_TRUE(send(sink, 1, "7", std::string(1500, '"')));
+  ASSERT_TRUE(done(1));
+  EXPECT_EQ(engine.done[0].outcome, OB_REJECTED);
+  EXPECT_EQ(engine.done[0].error,
+            "event is too large for a Kafka message: With its key and headers it has 3063 bytes, "
+            "and at most 2000 are allowed.");
+}
+
 /* The options changed after it was enqueued. */
 TEST_F(KafkaTest, AnOversizeEventHoldsItsKeyInTheSameBatchWhereTheSinkSaysSo) {
   broker.create_topic("outbox.event.Order", 1);
