@@ -1,6 +1,6 @@
 /*
  * blocked_keys.cpp: each key is in two hash tables, by sink and key hash and by the position of its blocker, and in
- * the list of its sink and state. All allocations come before the first change, so that a failure changes nothing.
+ * the list of its sink and state. What a new entry needs was allocated before (make_room()).
  * A key drains only up to its sink's cursor: after the cursor was set back, unmarked rows of the key may lie before
  * marked ones. At most about 2,000 blockers are checked per poll: 100,000 blocked keys cost 0.6 % of a core.
  */
@@ -73,28 +73,39 @@ void BlockedKeys::change_state(List::iterator key, KeyState next) noexcept {
   to.splice(to.end(), from, key);
 }
 
+void BlockedKeys::make_room() {
+  spare_key_.make(keys_);
+  spare_lists_.make(lists_);
+  spare_blocker_.make(blockers_);
+  spare_.resize(1);
+  has_room_ = true;
+}
+
 /* Returns the key's entry; a new one starts as DRAINING. */
-BlockedKeys::List::iterator BlockedKeys::enter(SinkId sink, uint64_t key_hash, int64_t group) {
+BlockedKeys::List::iterator BlockedKeys::enter(SinkId sink, uint64_t key_hash, int64_t group) noexcept {
+  assert(has_room_);
   if (const auto found = keys_.find({sink, key_hash}); found != keys_.end())
     return found->second;
-  List &list = lists_[sink].draining;
-  list.push_back({sink, KeyState::FREE, true, key_hash, 0, group, 0});
-  const auto key = std::prev(list.end());
-  try {
-    keys_.emplace(KeyId{sink, key_hash}, key);
-  } catch (...) {
-    list.erase(key);
-    throw;
-  }
+  auto lists = lists_.find(sink);
+  if (lists == lists_.end())
+    lists = spare_lists_.insert(lists_, sink, {});
+  List &list = lists->second.draining;
+  const auto key = spare_.begin();
+  *key = {sink, KeyState::FREE, true, key_hash, 0, group, 0};
+  list.splice(list.end(), spare_);
+  spare_key_.insert(keys_, {sink, key_hash}, key);
+  has_room_ = false;
   change_state(key, KeyState::DRAINING);
   return key;
 }
 
 /* ---- blockers ------------------------------------------------------------------------------------------------ */
 
-void BlockedKeys::set_blocker(List::iterator key, int64_t position) {
-  const auto [entry, added] = blockers_.try_emplace(position, key);
-  if (!added && &*entry->second != &*key) { /* the blocker's row was updated to another key */
+void BlockedKeys::set_blocker(List::iterator key, int64_t position) noexcept {
+  if (const auto entry = blockers_.find(position); entry == blockers_.end()) {
+    spare_blocker_.insert(blockers_, position, key);
+    has_room_ = false;
+  } else if (&*entry->second != &*key) { /* the blocker's row was updated to another key */
     const auto former = std::exchange(entry->second, key);
     change_state(former, KeyState::DRAINING);
   }
@@ -105,35 +116,23 @@ void BlockedKeys::set_blocker(List::iterator key, int64_t position) {
   key->blocker = position;
 }
 
-bool BlockedKeys::block(SinkId sink, uint64_t key_hash, int64_t position, int64_t *replaced) noexcept {
-  *replaced = 0;
+int64_t BlockedKeys::block(SinkId sink, uint64_t key_hash, int64_t position) noexcept {
   if (key_hash == 0)
-    return true;
-  try {
-    const bool is_new = find(sink, key_hash) == nullptr;
-    const auto key = enter(sink, key_hash, position);
-    if (is_new)
-      key->drained = position; /* no row is marked yet */
-    if (key->state == KeyState::BLOCKED && key->blocker <= position)
-      return true;
-    const int64_t former = key->blocker;
-    set_blocker(key, position);
-    *replaced = former;
-    return true;
-  } catch (...) {
-    return false;
-  }
+    return 0;
+  const bool is_new = find(sink, key_hash) == nullptr;
+  const auto key = enter(sink, key_hash, position);
+  if (is_new)
+    key->drained = position; /* no row is marked yet */
+  if (key->state == KeyState::BLOCKED && key->blocker <= position)
+    return 0;
+  const int64_t former = key->blocker;
+  set_blocker(key, position);
+  return former;
 }
 
-bool BlockedKeys::drain(SinkId sink, uint64_t key_hash, int64_t group) noexcept {
-  if (key_hash == 0)
-    return true;
-  try {
+void BlockedKeys::drain(SinkId sink, uint64_t key_hash, int64_t group) noexcept {
+  if (key_hash != 0)
     enter(sink, key_hash, group)->group = group;
-    return true;
-  } catch (...) {
-    return false;
-  }
 }
 
 void BlockedKeys::release(int64_t position) noexcept {
@@ -158,13 +157,12 @@ void BlockedKeys::row_seen(SinkId sink, uint64_t key_hash, int64_t position) noe
 
 /* ---- draining ------------------------------------------------------------------------------------------------ */
 
-bool BlockedKeys::marked(SinkId sink, uint64_t key_hash, int64_t group, int64_t position) noexcept {
-  if (find(sink, key_hash) == nullptr && !drain(sink, key_hash, group))
-    return false;
+void BlockedKeys::marked(SinkId sink, uint64_t key_hash, int64_t group, int64_t position) noexcept {
+  if (find(sink, key_hash) == nullptr)
+    drain(sink, key_hash, group);
   const auto key = keys_.find({sink, key_hash});
   if (key != keys_.end())
     key->second->drained = std::min(key->second->drained, position - 1);
-  return true;
 }
 
 void BlockedKeys::drained_to(SinkId sink, uint64_t key_hash, int64_t position) noexcept {

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "dispatch/shard_set.h"
+#include "dispatch/spare_node.h"
 #include "dispatch/types.h"
 
 namespace dispatch {
@@ -60,15 +61,17 @@ public:
     return key && key->state == KeyState::BLOCKED && key->blocker < position ? key : nullptr;
   }
 
-  /*
-   * The event at `position` blocks its key, unless an earlier event does. Without a key (hash 0) it does nothing.
-   * `*replaced` is the position of the former blocker, 0 if there was none. The row of a former blocker is not
-   * marked, but the rows behind it are. False: out of memory; nothing has changed.
-   */
-  bool block(SinkId sink, uint64_t key_hash, int64_t position, int64_t *replaced) noexcept;
+  /* Room for one call of block(), drain() or marked(), so that these cannot fail. Throws when out of memory. */
+  bool has_room() const noexcept { return has_room_; }
+  void make_room();
 
-  /* Marked rows of the key were found: the key drains, unless it is blocked. False: out of memory. */
-  bool drain(SinkId sink, uint64_t key_hash, int64_t group) noexcept;
+  /* The event at `position` blocks its key, unless an earlier event does. Without a key (hash 0) it does nothing.
+   * Returns the position of the former blocker, 0 if there was none: its row is not marked, but the rows behind it
+   * are. */
+  int64_t block(SinkId sink, uint64_t key_hash, int64_t position) noexcept;
+
+  /* Marked rows of the key were found: the key drains, unless it is blocked. */
+  void drain(SinkId sink, uint64_t key_hash, int64_t group) noexcept;
 
   /* The event was sent, became a dead letter or was deleted: its key drains. No-op unless the event is the blocker.
    */
@@ -79,9 +82,8 @@ public:
    * released. */
   void row_seen(SinkId sink, uint64_t key_hash, int64_t position) noexcept;
 
-  /* A row was marked. If its key is free or draining by now, the key drains again from this row. False: out of
-   * memory. */
-  bool marked(SinkId sink, uint64_t key_hash, int64_t group, int64_t position) noexcept;
+  /* A row was marked. If its key is free or draining by now, the key drains again from this row. */
+  void marked(SinkId sink, uint64_t key_hash, int64_t group, int64_t position) noexcept;
 
   /* drained_to(): a draining key has claimed its rows up to `position`. drain_again_from(): if it drains, the row at
    * `position` must be claimed again. */
@@ -124,17 +126,26 @@ private:
   };
 
   const BlockedKey *look_up(SinkId sink, uint64_t key_hash) const noexcept;
-  List::iterator enter(SinkId sink, uint64_t key_hash, int64_t group);
+  List::iterator enter(SinkId sink, uint64_t key_hash, int64_t group) noexcept;
   List &list_of(const BlockedKey &key) noexcept;
   void change_state(List::iterator key, KeyState next) noexcept;
-  void set_blocker(List::iterator key, int64_t position);
+  void set_blocker(List::iterator key, int64_t position) noexcept;
   void forget_blocker(List::iterator key) noexcept;
   void forget_all(List &list, const ShardSet &but_shards) noexcept;
   uint32_t slices() const noexcept;
 
-  std::unordered_map<KeyId, List::iterator, KeyIdHash> keys_;
-  std::unordered_map<SinkId, Lists> lists_;
-  std::unordered_map<int64_t, List::iterator> blockers_; /* by the blocker's position */
+  using Keys = std::unordered_map<KeyId, List::iterator, KeyIdHash>;
+  using ListsOfSinks = std::unordered_map<SinkId, Lists>;
+  using Blockers = std::unordered_map<int64_t, List::iterator>;
+
+  Keys keys_;
+  ListsOfSinks lists_;
+  Blockers blockers_; /* by the blocker's position */
+  List spare_;        /* one */
+  SpareNode<Keys> spare_key_;
+  SpareNode<ListsOfSinks> spare_lists_;
+  SpareNode<Blockers> spare_blocker_;
+  bool has_room_ = false; /* all four spare ones are there */
   std::vector<int64_t> asked_;
   uint32_t slice_ = 0;
 };

@@ -11,8 +11,6 @@ static RowDecision skip(const char *reason, int64_t blocker = 0) {
   return {RowVerdict::SKIP, reason, blocker};
 }
 
-static constexpr RowDecision OUT_OF_MEMORY = {RowVerdict::OUT_OF_MEMORY, nullptr, 0};
-
 static Mark mark_of(const Row &row, const RoundSink &sink, int64_t group) {
   return {row.position, row.handle, group, sink.id(), row.key_hash};
 }
@@ -29,13 +27,11 @@ static const char *no_room(const Round &round, const RoundSink &sink) {
 static RowDecision handle_not_due(Dispatch &decisions, const Row &row, const RoundSink &sink) {
   sink.cursor->due.expect(row.available_at);
   if (sink.rules.ordered && row.failed) {
-    if (!decisions.block_key(sink.id(), row.key_hash, row.position))
-      return OUT_OF_MEMORY;
+    decisions.block_key(sink.id(), row.key_hash, row.position);
     if (const BlockedKey *key = decisions.blocked_keys.find_before(sink.id(), row.key_hash, row.position)) {
-      /* an earlier event of the key has failed since */
-      return row.blocked_by == key->group || decisions.marks.add(mark_of(row, sink, key->group))
-                 ? skip("it is not due")
-                 : OUT_OF_MEMORY;
+      if (row.blocked_by != key->group) /* an earlier event of the key has failed since */
+        decisions.marks.add(mark_of(row, sink, key->group));
+      return skip("it is not due");
     }
   } else {
     decisions.blocked_keys.release(sink.id(), row.key_hash, row.position);
@@ -43,8 +39,7 @@ static RowDecision handle_not_due(Dispatch &decisions, const Row &row, const Rou
   if (row.blocked_by != 0) {
     Mark mark = mark_of(row, sink, 0);
     mark.removes = true;
-    if (!decisions.marks.add(mark))
-      return OUT_OF_MEMORY;
+    decisions.marks.add(mark);
     decisions.round.unmarked = true;
   }
   return skip("it is not due");
@@ -64,20 +59,17 @@ static RowDecision block_row(Dispatch &decisions, const Row &row, const RoundSin
 
   if (row.blocked_by == key.group) {
     /* The row may have been moved here from another sink, to a position that the key has already drained. */
-    return decisions.blocked_keys.marked(sink.id(), row.key_hash, key.group, row.position)
-               ? skip("its key is blocked", blocker)
-               : OUT_OF_MEMORY;
+    decisions.blocked_keys.marked(sink.id(), row.key_hash, key.group, row.position);
+    return skip("its key is blocked", blocker);
   }
-  if (!decisions.marks.add(mark_of(row, sink, key.group)))
-    return OUT_OF_MEMORY;
+  decisions.marks.add(mark_of(row, sink, key.group));
   return {RowVerdict::BLOCK, "its key is blocked", blocker};
 }
 
 /* The blocker could be sent, but rows before it have yet to drain. The key drains up to it, and it is then read
  * again. A mark would not do: if the round fails, the key drains all the same. */
 static RowDecision let_others_drain(Dispatch &decisions, const Row &row, const RoundSink &sink) {
-  if (!decisions.locked_rows.add(row.position, sink.id(), row.key_hash))
-    return OUT_OF_MEMORY;
+  decisions.locked_rows.add(row.position, sink.id(), row.key_hash);
   decisions.blocked_keys.release(sink.id(), row.key_hash, row.position);
   return skip("earlier events of its key have yet to drain");
 }
@@ -85,9 +77,8 @@ static RowDecision let_others_drain(Dispatch &decisions, const Row &row, const R
 /* Later events of the key are in flight: the redriven row blocks its key until they have ended, and is then read
  * again. */
 static RowDecision wait_for_later_events(Dispatch &decisions, const Row &row, const RoundSink &sink) {
-  if (!decisions.block_key(sink.id(), row.key_hash, row.position) ||
-      !decisions.locked_rows.add(row.position, sink.id(), row.key_hash)) /* an earlier event may be the blocker */
-    return OUT_OF_MEMORY;
+  decisions.block_key(sink.id(), row.key_hash, row.position);
+  decisions.locked_rows.add(row.position, sink.id(), row.key_hash); /* an earlier event may be the blocker */
   decisions.round.reordered = true;
   return skip("it was redriven, and later events of its key are in flight");
 }
@@ -95,8 +86,7 @@ static RowDecision wait_for_later_events(Dispatch &decisions, const Row &row, co
 /* Until there is room for the redriven row, no later event of its key may drain. A row of a draining key is marked
  * instead: as the blocker it would be sent before the marked rows that have yet to drain. */
 static RowDecision wait_for_room(Dispatch &decisions, const Row &row, const RoundSink &sink, const char *reason) {
-  if (!decisions.block_key(sink.id(), row.key_hash, row.position))
-    return OUT_OF_MEMORY;
+  decisions.block_key(sink.id(), row.key_hash, row.position);
   decisions.round.reordered = true;
   return {RowVerdict::STOP, reason, 0};
 }
@@ -137,14 +127,9 @@ RowDecision classify_row(Dispatch &decisions, const Row &row, RoundSink &sink, R
     return block_row(decisions, row, sink, *key);
   if (key && key->state == KeyState::BLOCKED && key->may_have_undrained_before(row.position))
     return let_others_drain(decisions, row, sink);
-  if (row.redriven && row.key_hash != 0) {
-    bool later;
-    if (!decisions.redrive_order.later_in_flight(decisions.in_flight, {sink.id(), row.key_hash}, row.position,
-                                                 &later))
-      return OUT_OF_MEMORY;
-    if (later)
-      return wait_for_later_events(decisions, row, sink);
-  }
+  if (row.redriven && row.key_hash != 0 &&
+      decisions.redrive_order.later_in_flight({sink.id(), row.key_hash}, row.position))
+    return wait_for_later_events(decisions, row, sink);
   return {RowVerdict::CLAIM, nullptr, 0};
 }
 

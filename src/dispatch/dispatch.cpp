@@ -51,19 +51,44 @@ void Dispatch::raise_watermarks() noexcept {
     lower(mark.sink, mark.position);
 }
 
-void Dispatch::begin_round(Now now, int free_events, int64_t free_bytes) noexcept {
+/* Calls functions that throw when out of memory. */
+template <class Function> static bool reserve(Function function) noexcept {
+  try {
+    function();
+  } catch (...) {
+    return false;
+  }
+  return true;
+}
+
+bool Dispatch::add_room(bool for_row) noexcept {
+  return reserve([&] {
+    blocked_keys.make_room();
+    locked_rows.make_room();
+    if (for_row) {
+      marks.make_room();
+      in_flight.make_room();
+      redrive_order.make_room();
+    }
+  });
+}
+
+bool Dispatch::begin_round(Now now, int free_events, int64_t free_bytes) noexcept {
   round = {};
   round.open = true;
   round.now = now;
   round.free_events = free_events;
   round.free_bytes = free_bytes;
   late_commits.begin_round();
-  locked_rows.begin_round(now.moment);
   main_scan.begin_round();
-  marks.begin_round();
   redrive_order.begin_round();
   rescan_cursor.begin_round();
   sinks.begin_round();
+  const bool reserved = reserve([&] {
+    locked_rows.begin_round(now.moment);
+    marks.begin_round();
+  });
+  return reserved && round_memory.reserve_rows(std::max(locked_rows.look_max(), RoundMemory::QUEUE_ENTRIES));
 }
 
 void Dispatch::commit_round() noexcept {
@@ -87,28 +112,35 @@ void Dispatch::roll_back_round() noexcept {
   sinks.roll_back_round();
 }
 
-bool Dispatch::block_key(SinkId sink, uint64_t key_hash, int64_t position) noexcept {
-  int64_t replaced;
+void Dispatch::block_key(SinkId sink, uint64_t key_hash, int64_t position) noexcept {
+  const int64_t replaced = blocked_keys.block(sink, key_hash, position);
 
-  return blocked_keys.block(sink, key_hash, position, &replaced) &&
-         (replaced == 0 || locked_rows.add(replaced, sink, key_hash));
+  if (replaced != 0)
+    locked_rows.add(replaced, sink, key_hash);
 }
 
-bool Dispatch::mark_returned() noexcept {
+void Dispatch::mark_returned() noexcept {
   for (Mark &mark : marks.take_up_returned()) {
     const BlockedKey *key = blocked_keys.find_before(mark.sink, mark.key_hash, mark.position);
     mark.group = key ? key->group : 0;
-    if (key && !marks.add(mark))
-      return false;
+    if (key)
+      marks.add(mark);
   }
-  return true;
 }
 
-bool Dispatch::event_claimed(const InFlightEvent *event) noexcept {
+bool Dispatch::find_late_commits(const TransactionSnapshot &snapshot) noexcept {
+  return reserve([&] {
+    late_commits.find_ended(snapshot);
+    for (RoundSink *sink : sinks.all())
+      sink->cursor->late.make_room(late_commits.ended().size());
+  });
+}
+
+void Dispatch::event_claimed(const InFlightEvent *event) noexcept {
   round.free_events--;
   round.free_bytes -= event->bytes;
   round.n_claimed++;
-  return redrive_order.claimed({event->sink->id, event->key_hash}, event->position);
+  redrive_order.claimed({event->sink->id, event->key_hash}, event->position);
 }
 
 bool Dispatch::is_returned(const InFlightEvent *event, Outcome outcome, bool ordered) const noexcept {
@@ -130,7 +162,7 @@ static bool blocks_its_key(Outcome outcome, bool suspect, const SinkRules &rules
                            (outcome == Outcome::REJECTED && rules.dead_letters_block));
 }
 
-bool Dispatch::event_ended(InFlightEvent *event, const Completion &completion, const SinkRules &rules,
+void Dispatch::event_ended(InFlightEvent *event, const Completion &completion, const SinkRules &rules,
                            Now now) noexcept {
   const Outcome outcome = outcome_of(event, completion, rules);
 
@@ -144,9 +176,9 @@ bool Dispatch::event_ended(InFlightEvent *event, const Completion &completion, c
   if (outcome == Outcome::REJECTED)
     dead_letter_keys.note(event->key_hash);
   if (blocks_its_key(outcome, completion.suspect, rules))
-    return block_key(event->sink->id, event->key_hash, event->position);
-  blocked_keys.release(event->sink->id, event->key_hash, event->position);
-  return true;
+    block_key(event->sink->id, event->key_hash, event->position);
+  else
+    blocked_keys.release(event->sink->id, event->key_hash, event->position);
 }
 
 InFlightEvent *Dispatch::take_suspects(const SinkInFlight *sink) noexcept {
@@ -163,10 +195,8 @@ Disposition Dispatch::settle(InFlightEvent *event, FoundRow found, Retention ret
   const Disposition disposition = disposition_of(event, found, retention);
   /* An earlier event may have taken the failed one's place as the blocker, and have been sent, while a lock delayed
    * this record. From now on only the row tells that the event failed, and a draining key would pass it. */
-  if (disposition == Disposition::RETRY && !block_key(event->sink->id, event->key_hash, event->position)) {
-    (void)recording.is_ready(event, FoundRow::LOCKED, retention); /* out of memory: it is recorded later */
-    return Disposition::LATER;
-  }
+  if (disposition == Disposition::RETRY)
+    block_key(event->sink->id, event->key_hash, event->position);
   if (disposition == Disposition::FORGET) {
     in_flight.gone(event);
     blocked_keys.release(event->sink->id, event->key_hash, event->position);
@@ -178,23 +208,24 @@ Disposition Dispatch::settle(InFlightEvent *event, FoundRow found, Retention ret
   return disposition;
 }
 
-bool Dispatch::dead_letter(SinkId sink, uint64_t key_hash, int64_t position, bool blocks) noexcept {
+void Dispatch::dead_letter(SinkId sink, uint64_t key_hash, int64_t position, bool blocks) noexcept {
   dead_letter_keys.note(key_hash);
   if (blocks)
-    return block_key(sink, key_hash, position);
-  blocked_keys.release(sink, key_hash, position);
-  return true;
+    block_key(sink, key_hash, position);
+  else
+    blocked_keys.release(sink, key_hash, position);
 }
 
 /* Other keys may drain meanwhile. There the row waits like a locked one, as it is the blocker of no marked row before
  * it: the key drains up to it. */
-bool Dispatch::redriven_row(SinkId sink, uint64_t key_hash, int64_t position, int64_t blocked_by) noexcept {
+void Dispatch::redriven_row(SinkId sink, uint64_t key_hash, int64_t position, int64_t blocked_by) noexcept {
   if (blocked_by != 0 || in_flight.find(position) != nullptr)
-    return true;
+    return;
   const BlockedKey *key = blocked_keys.find(sink, key_hash);
   if (key && key->state == KeyState::DRAINING)
-    return locked_rows.add(position, sink, key_hash);
-  return block_key(sink, key_hash, position);
+    locked_rows.add(position, sink, key_hash);
+  else
+    block_key(sink, key_hash, position);
 }
 
 int64_t Dispatch::group_behind_blocker(const InFlightEvent *event) const noexcept {

@@ -68,32 +68,53 @@ struct Dispatch {
   /* Between rounds: computes the low watermark of each sink anew. */
   void raise_watermarks() noexcept;
 
+  /*
+   * Memory is reserved before it is needed, so that functions which add to these parts cannot fail:
+   * - begin_round(): for rows that are read again, and for events that came back.
+   * - make_room_for_row(): for what one row may add. Room for a whole round would be too much: it may read 10,000
+   *   rows for each of 64 draining keys of each sink, and all dead letters when the worker takes shards over.
+   * - make_room_to_block(): for one of block_key(), event_ended(), settle(), dead_letter(), redriven_row(), and the
+   *   functions of draining.h. Not for a claim: events are recorded also where there is no memory for one.
+   * A function whose need is not known before returns false when out of memory.
+   */
+  bool make_room_to_block() noexcept {
+    return (blocked_keys.has_room() && locked_rows.has_room()) || add_room(false);
+  }
+  bool make_room_for_row() noexcept {
+    return (blocked_keys.has_room() && locked_rows.has_room() && marks.has_room() && in_flight.has_room() &&
+            redrive_order.has_room()) ||
+           add_room(true);
+  }
+
   /* One round of claiming, of at most `free_events` events and `free_bytes` bytes. Call commit_round() when the
    * round's transaction has committed: its changes stay. roll_back_round() undoes them: the claimed events were given
-   * back before, and each scan continues where the round began. */
-  void begin_round(Now now, int free_events, int64_t free_bytes) noexcept;
+   * back before, and each scan continues where the round began. False: out of memory. */
+  bool begin_round(Now now, int free_events, int64_t free_bytes) noexcept;
   void commit_round() noexcept;
   void roll_back_round() noexcept;
 
   /* The event blocks its key, unless an earlier event does. A blocker that it replaces is put on the list of locked
-   * rows, to be read again: its own row is not marked, but the rows behind it are. False: out of memory. */
-  bool block_key(SinkId sink, uint64_t key_hash, int64_t position) noexcept;
+   * rows, to be read again: its own row is not marked, but the rows behind it are. */
+  void block_key(SinkId sink, uint64_t key_hash, int64_t position) noexcept;
 
   /* Call it first in a round. Marks the events that came back unsent and whose key is blocked. Events whose key is
-   * free by now get group 0 and no mark: the caller must set their sinks' cursors back to them. False: out of memory.
-   */
-  bool mark_returned() noexcept;
+   * free by now get group 0 and no mark: the caller must set their sinks' cursors back to them. */
+  void mark_returned() noexcept;
 
-  /* A row was claimed: counts its event against the round's limits. False: out of memory. */
-  bool event_claimed(const InFlightEvent *event) noexcept;
+  /* The transactions that have ended since the last round: late_commits.ended(). There is room to tell the cursors of
+   * each. False: out of memory. */
+  bool find_late_commits(const TransactionSnapshot &snapshot) noexcept;
+
+  /* A row was claimed: counts its event against the round's limits. */
+  void event_claimed(const InFlightEvent *event) noexcept;
 
   /* An event that was submitted is returned and not recorded: it was not tried, or it is deferred and an earlier
    * event blocks its key. Only that one gets a time for its next attempt: with one for each, the key would wait for
    * the latest. */
   bool is_returned(const InFlightEvent *event, Outcome outcome, bool ordered) const noexcept;
   /* It has ended, and is to be recorded. Its key is blocked or goes on from here, before anything more of it is
-   * claimed. False: out of memory. */
-  bool event_ended(InFlightEvent *event, const Completion &completion, const SinkRules &rules, Now now) noexcept;
+   * claimed. */
+  void event_ended(InFlightEvent *event, const Completion &completion, const SinkRules &rules, Now now) noexcept;
 
   /* The sink was down: its suspects are not recorded, and are returned as a list. */
   InFlightEvent *take_suspects(const SinkInFlight *sink) noexcept;
@@ -108,13 +129,12 @@ struct Dispatch {
                                    blocked_keys.find(sent->sink->id, sent->key_hash) != nullptr);
   }
 
-  /* An event becomes a dead letter, which blocks its key where its sink says so; else the key goes on. False: out of
-   * memory. */
-  bool dead_letter(SinkId sink, uint64_t key_hash, int64_t position, bool blocks) noexcept;
+  /* An event becomes a dead letter, which blocks its key where its sink says so; else the key goes on. */
+  void dead_letter(SinkId sink, uint64_t key_hash, int64_t position, bool blocks) noexcept;
 
   /* A redriven row stands in the table, as the worker reads it when it begins, or gains shards or a sink. It blocks
-   * its key, whichever scan reads first; unless it is marked, and drains with its key. False: out of memory. */
-  bool redriven_row(SinkId sink, uint64_t key_hash, int64_t position, int64_t blocked_by) noexcept;
+   * its key, whichever scan reads first; unless it is marked, and drains with its key. */
+  void redriven_row(SinkId sink, uint64_t key_hash, int64_t position, int64_t blocked_by) noexcept;
 
   /* The group with which a failed event is marked, because an earlier one blocks its key; 0 = it is not. */
   int64_t group_behind_blocker(const InFlightEvent *event) const noexcept;
@@ -123,6 +143,9 @@ struct Dispatch {
    * rolled back, and nothing was recorded. */
   void commit_recording(uint64_t lsn) noexcept;
   void roll_back_recording() noexcept;
+
+private:
+  bool add_room(bool for_row) noexcept;
 };
 
 /* NULL: out of memory. */

@@ -13,14 +13,16 @@ static bool waits_for_its_record(const InFlightEvent *event, const KeyId &key) {
   return event->key_hash == key.key_hash && event->sink->id == key.sink && failed && !is_recorded(event);
 }
 
-bool block_by_unrecorded(Dispatch &decisions, const KeyId &key, bool *blocked) noexcept {
+bool block_by_unrecorded(Dispatch &decisions, const KeyId &key) noexcept {
   int64_t first = POSITION_NONE;
 
   for (const InFlightEvent *event = decisions.in_flight.first_ended(); event; event = event->next)
     if (waits_for_its_record(event, key))
       first = std::min(first, event->position);
-  *blocked = first != POSITION_NONE;
-  return !*blocked || decisions.block_key(key.sink, key.key_hash, first);
+  if (first == POSITION_NONE)
+    return false;
+  decisions.block_key(key.sink, key.key_hash, first);
+  return true;
 }
 
 /* A failure that the running transaction records is in flight until the commit, so a read would pass its row, which
@@ -30,25 +32,26 @@ int64_t drain_below(Dispatch &decisions, const SinkCursor &cursor, const KeyId &
                    decisions.recording.first_failure(key), cursor.position() + 1});
 }
 
-bool drain_read_ended(Dispatch &decisions, const SinkScan &scan, const KeyId &key, DrainStops stops) noexcept {
+void drain_read_ended(Dispatch &decisions, const SinkScan &scan, const KeyId &key, DrainStops stops) noexcept {
   decisions.blocked_keys.drained_to(key.sink, key.key_hash, scan.last_position);
   const BlockedKey *entry = decisions.blocked_keys.find(key.sink, key.key_hash);
   if (!entry || entry->state == KeyState::BLOCKED || !scan.all_read())
-    return true;
+    return;
   const int64_t locked =
       decisions.locked_rows.first_of_key(key.sink, key.key_hash); /* the read may have added some */
   if (stops.redriven < stops.dead)
-    return true; /* the key drains on when the redriven row is marked */
+    return; /* the key drains on when the redriven row is marked */
   if (stops.dead != POSITION_NONE) {
     const bool dead_is_next = scan.below == stops.dead || (!scan.cursor->has_backlog() && locked > stops.dead);
-    return !dead_is_next || decisions.block_key(key.sink, key.key_hash, stops.dead);
+    if (dead_is_next)
+      decisions.block_key(key.sink, key.key_hash, stops.dead);
+    return;
   }
   /* If the round fails, a row keeps its mark, by which only a draining key comes back to it. */
   const bool may_come_back = decisions.round.unmarked;
   if (!scan.stopped && locked == POSITION_NONE && !may_come_back &&
       decisions.recording.first_failure(key) == POSITION_NONE)
     decisions.blocked_keys.forget(key.sink, key.key_hash); /* new rows of the key may be claimed as they come */
-  return true;
 }
 
 }  // namespace dispatch

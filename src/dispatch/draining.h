@@ -18,14 +18,13 @@ struct DrainStops {
 
 /* Call it first. An event of the key has failed, and is not recorded yet because its row is locked or makes
  * transactions fail: then it blocks the key again, and nothing is read. Before that, an earlier event of
- * the key that was found late may have taken its place as the blocker. False: out of memory. */
-bool block_by_unrecorded(Dispatch &decisions, const KeyId &key, bool *blocked) noexcept;
+ * the key that was found late may have taken its place as the blocker. */
+bool block_by_unrecorded(Dispatch &decisions, const KeyId &key) noexcept;
 
 /* Only rows below this position may be claimed. */
 int64_t drain_below(Dispatch &decisions, const SinkCursor &cursor, const KeyId &key, DrainStops stops) noexcept;
 
-/* A read of the key's rows is over: the key drains on, is blocked by its dead letter, or is free. False: out of
- * memory. */
-bool drain_read_ended(Dispatch &decisions, const SinkScan &scan, const KeyId &key, DrainStops stops) noexcept;
+/* A read of the key's rows is over: the key drains on, is blocked by its dead letter, or is free. */
+void drain_read_ended(Dispatch &decisions, const SinkScan &scan, const KeyId &key, DrainStops stops) noexcept;
 
 }  // namespace dispatch

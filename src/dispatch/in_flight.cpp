@@ -151,14 +151,7 @@ void InFlight::add_chunk() {
 }
 
 InFlightEvent *InFlight::claim(const Claimed &claimed) noexcept {
-  assert(find(claimed.position) == nullptr);
-  if (first_free_ == nullptr) {
-    try {
-      add_chunk();
-    } catch (...) {
-      return nullptr;
-    }
-  }
+  assert(has_room() && find(claimed.position) == nullptr);
   InFlightEvent *event = first_free_;
   first_free_ = event->next;
   __builtin_prefetch(first_free_, 1); /* the next claim finds it in the cache */

@@ -131,6 +131,12 @@ public:
   int free_events(int max_events, int64_t max_bytes) const noexcept;
   int64_t free_bytes(int64_t max_bytes) const noexcept { return max_bytes - bytes_; }
 
+  /* Room for one call of claim(), so that it cannot fail. Throws when out of memory. */
+  bool has_room() const noexcept { return first_free_ != nullptr; }
+  void make_room() {
+    if (!has_room())
+      add_chunk();
+  }
   struct Claimed {
     int64_t position;
     uint64_t key_hash;
@@ -145,7 +151,7 @@ public:
     bool late;
   };
   /* Adds an event; its position must not be in flight yet. Pointers stay valid until give_back() or committed() frees
-   * the event. NULL: out of memory. */
+   * the event. */
   InFlightEvent *claim(const Claimed &claimed) noexcept;
 
   void submitted(InFlightEvent *event, Moment now) noexcept;

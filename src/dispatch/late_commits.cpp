@@ -6,6 +6,7 @@
 #include "dispatch/late_commits.h"
 
 #include <algorithm>
+#include <cassert>
 
 namespace dispatch {
 
@@ -17,33 +18,26 @@ static bool is_running(const TransactionSnapshot &snapshot, uint64_t xid) {
   return xid >= snapshot.xmax || std::find(snapshot.running, end, xid) != end;
 }
 
-bool LateCommits::find_ended(const TransactionSnapshot &snapshot) noexcept {
-  try {
-    ended_.clear();
-    for (uint64_t xid : running_)
-      if (!is_running(snapshot, xid))
-        ended_.push_back(xid);
-  } catch (...) {
-    return false;
-  }
-  return true;
+static size_t count_running(const TransactionSnapshot &snapshot) {
+  return snapshot.n_running + (std::max(snapshot.next, snapshot.xmax) - snapshot.xmax);
 }
 
-bool LateCommits::note_running(const TransactionSnapshot &snapshot) noexcept {
-  const uint64_t youngest = std::max(snapshot.next, snapshot.xmax) - snapshot.xmax;
+void LateCommits::find_ended(const TransactionSnapshot &snapshot) {
+  running_before_.reserve(count_running(snapshot));
+  ended_.clear();
+  for (uint64_t xid : running_)
+    if (!is_running(snapshot, xid))
+      ended_.push_back(xid);
+}
 
-  try {
-    running_before_.reserve(snapshot.n_running + youngest);
-  } catch (...) {
-    return false;
-  }
+void LateCommits::note_running(const TransactionSnapshot &snapshot) noexcept {
+  assert(count_running(snapshot) <= running_before_.capacity());
   running_.swap(running_before_);
   noted_ = true;
   running_.assign(snapshot.running, snapshot.running + snapshot.n_running);
   for (uint64_t xid = snapshot.xmax; xid < snapshot.next; xid++)
     if (static_cast<uint32_t>(xid) >= FIRST_NORMAL_XID)
       running_.push_back(xid);
-  return true;
 }
 
 void LateCommits::roll_back_round() noexcept {

@@ -30,13 +30,13 @@ public:
   /* The transactions that the round has found to have ended are found again. */
   void roll_back_round() noexcept;
 
-  /* Finds the noted transactions that have ended; ended() has them. False: out of memory. */
-  bool find_ended(const TransactionSnapshot &snapshot) noexcept;
+  /* Finds the noted transactions that have ended; ended() has them. Throws when out of memory. */
+  void find_ended(const TransactionSnapshot &snapshot);
   std::span<const uint64_t> ended() const noexcept { return ended_; }
 
-  /* Notes the running transactions for the next find_ended(), at most once in a round. Call it after the rows of the
-   * ended ones were looked up. False: out of memory; nothing has changed. */
-  bool note_running(const TransactionSnapshot &snapshot) noexcept;
+  /* Notes the running transactions for the next find_ended(), at most once in a round: those of the snapshot of the
+   * last one, which has made room for them. Call it after the rows of the ended ones were looked up. */
+  void note_running(const TransactionSnapshot &snapshot) noexcept;
 
 private:
   std::vector<uint64_t> running_, ended_;

@@ -31,13 +31,9 @@ void LateTransactions::clear() noexcept {
   n_read_ = n_at_round_begin_ = 0;
 }
 
-bool LateTransactions::add(uint64_t xid, int64_t upto) noexcept {
-  try {
-    list_.push_back({{xid, 0, upto}, 0});
-  } catch (...) {
-    return false;
-  }
-  return true;
+void LateTransactions::add(uint64_t xid, int64_t upto) noexcept {
+  assert(list_.size() < list_.capacity());
+  list_.push_back({{xid, 0, upto}, 0});
 }
 
 void LateTransactions::first_read(int64_t position, bool all) noexcept {

@@ -24,8 +24,9 @@ public:
   void clear() noexcept;
 
   bool empty() const noexcept { return n_read_ == list_.size(); }
-  /* False: out of memory. */
-  bool add(uint64_t xid, int64_t upto) noexcept;
+  /* Room for so many calls of add(), so that these cannot fail. Throws when out of memory. */
+  void make_room(size_t n) { list_.reserve(list_.size() + n); }
+  void add(uint64_t xid, int64_t upto) noexcept;
 
   /* The one to read from; there must be one. */
   const LateTransaction &first() const noexcept { return list_[n_read_].late; }

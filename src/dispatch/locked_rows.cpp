@@ -6,6 +6,7 @@
 #include "dispatch/locked_rows.h"
 
 #include <algorithm>
+#include <cassert>
 #include <iterator>
 
 namespace dispatch {
@@ -15,9 +16,11 @@ static constexpr int64_t PAUSE_MS = 200;
 static constexpr int64_t STEP_MS = 50;
 static constexpr int64_t ROWS_PER_STEP = 500;
 
-void LockedRows::begin_round(Moment now) noexcept {
+void LockedRows::begin_round(Moment now) {
   round_began_ = now;
   looked_.clear();
+  if (next_moment() <= now)
+    looked_.reserve(std::count_if(rows_.begin(), rows_.end(), [this](const LockedRow &row) { return is_due(row); }));
 }
 
 void LockedRows::commit_round() noexcept {
@@ -30,12 +33,9 @@ void LockedRows::roll_back_round() noexcept {
   looked_.clear();
 }
 
-/* Also reserves capacity for the rows in looked_, so that a rollback allocates nothing. */
-void LockedRows::reserve(size_t more) {
-  const size_t wanted = rows_.size() + looked_.size() + more;
-
-  if (wanted > rows_.capacity())
-    rows_.reserve(std::max(wanted, 2 * rows_.capacity()));
+void LockedRows::make_room() {
+  if (!has_room())
+    rows_.reserve(2 * (rows_.size() + looked_.size() + 2));
 }
 
 static Moment next_step(Moment moment) {
@@ -44,34 +44,19 @@ static Moment next_step(Moment moment) {
   return {(moment.us + step_us - 1) / step_us * step_us};
 }
 
-void LockedRows::append(int64_t position, SinkId sink, uint64_t key_hash) noexcept {
+void LockedRows::add(int64_t position, SinkId sink, uint64_t key_hash) noexcept {
+  assert(rows_.size() < rows_.capacity());
   const int64_t steps = static_cast<int64_t>(rows_.size()) / ROWS_PER_STEP;
   const Moment pause_ends = moment_after(round_began_, PAUSE_MS + steps * STEP_MS);
 
   rows_.push_back({position, key_hash, sink, false, next_step(pause_ends)});
 }
 
-bool LockedRows::add(int64_t position, SinkId sink, uint64_t key_hash) noexcept {
-  try {
-    reserve(1);
-  } catch (...) {
-    return false;
-  }
-  append(position, sink, key_hash);
-  return true;
-}
+void LockedRows::take_due() noexcept {
+  const auto due = [this](const LockedRow &row) { return is_due(row); };
 
-bool LockedRows::take_due() noexcept {
-  const auto is_due = [this](const LockedRow &row) { return row.look_at <= round_began_; };
-
-  try {
-    looked_.reserve(looked_.size() + std::count_if(rows_.begin(), rows_.end(), is_due));
-  } catch (...) {
-    return false;
-  }
-  std::copy_if(rows_.begin(), rows_.end(), std::back_inserter(looked_), is_due);
-  std::erase_if(rows_, is_due);
-  return true;
+  std::copy_if(rows_.begin(), rows_.end(), std::back_inserter(looked_), due);
+  std::erase_if(rows_, due);
 }
 
 void LockedRows::keep(int i, SinkId sink, uint64_t key_hash) noexcept {
@@ -82,7 +67,7 @@ void LockedRows::keep(int i, SinkId sink, uint64_t key_hash) noexcept {
 
 void LockedRows::put_back(int i) noexcept {
   if (!looked_[i].listed)
-    append(looked_[i].position, looked_[i].sink, looked_[i].key_hash);
+    add(looked_[i].position, looked_[i].sink, looked_[i].key_hash);
   looked_[i].listed = true;
 }
 

@@ -23,18 +23,21 @@ struct LockedRow {
 
 class LockedRows {
 public:
-  /* The pauses of rows that this round adds start at `now`. */
-  void begin_round(Moment now) noexcept;
+  /* The pauses of rows that this round adds start at `now`. Makes room to look at the due rows. Throws when out of
+   * memory. */
+  void begin_round(Moment now);
   void commit_round() noexcept;
   /* Puts the rows that the round looked at back into the list. Needs no memory. */
   void roll_back_round() noexcept;
 
-  /* False: out of memory. */
-  bool add(int64_t position, SinkId sink, uint64_t key_hash) noexcept;
+  /* Room for two calls of add(), so that these cannot fail. Throws when out of memory. */
+  bool has_room() const noexcept { return rows_.capacity() - rows_.size() >= looked_.size() + 2; }
+  void make_room();
+  void add(int64_t position, SinkId sink, uint64_t key_hash) noexcept;
 
-  /* Moves the due rows from the list to the round: look_count() of them, to be looked at now. False: out of memory.
-   */
-  bool take_due() noexcept;
+  /* Moves the due rows from the list to the round: look_count() of them, to be looked at now. */
+  void take_due() noexcept;
+  size_t look_max() const noexcept { return looked_.capacity(); }
   int look_count() const noexcept { return static_cast<int>(looked_.size()); }
   const LockedRow &looked(int i) const noexcept { return looked_[i]; }
   /* There was no free space for that row: it goes back into the list, with the sink and key that it has now. Its
@@ -51,11 +54,10 @@ public:
   Moment next_moment() const noexcept;
 
 private:
+  bool is_due(const LockedRow &row) const noexcept { return row.look_at <= round_began_; }
   void put_back(int i) noexcept;
-  void reserve(std::size_t more);
-  void append(int64_t position, SinkId sink, uint64_t key_hash) noexcept;
 
-  std::vector<LockedRow> rows_, looked_; /* rows_ has capacity for looked_ as well */
+  std::vector<LockedRow> rows_, looked_; /* rows_ has capacity for looked_ as well, so a rollback allocates nothing */
   Moment round_began_ = MOMENT_NONE;
 };
 

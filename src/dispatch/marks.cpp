@@ -5,20 +5,23 @@
 #include "dispatch/marks.h"
 
 #include <algorithm>
+#include <cassert>
 
 namespace dispatch {
 
-static bool append(std::vector<Mark> *list, const Mark &mark) noexcept {
-  try {
-    list->push_back(mark);
-  } catch (...) {
-    return false;
-  }
-  return true;
+void Marks::begin_round() {
+  marks_.clear();
+  marks_.reserve(returned_.size());
 }
 
-bool Marks::add(const Mark &mark) noexcept {
-  return append(&marks_, mark);
+void Marks::make_room() {
+  if (!has_room())
+    marks_.reserve(2 * (marks_.size() + 8));
+}
+
+void Marks::add(const Mark &mark) noexcept {
+  assert(has_room());
+  marks_.push_back(mark);
 }
 
 bool Marks::has(int64_t position) const noexcept {
@@ -27,7 +30,12 @@ bool Marks::has(int64_t position) const noexcept {
 }
 
 bool Marks::add_returned(const Mark &mark) noexcept {
-  return append(&returned_, mark);
+  try {
+    returned_.push_back(mark);
+  } catch (...) {
+    return false;
+  }
+  return true;
 }
 
 std::span<Mark> Marks::take_up_returned() noexcept {

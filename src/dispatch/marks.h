@@ -23,18 +23,21 @@ struct Mark {
 
 class Marks {
 public:
-  void begin_round() noexcept { marks_.clear(); }
+  /* Makes room for those that come back. Throws when out of memory. */
+  void begin_round();
   void commit_round() noexcept;
   void roll_back_round() noexcept;
 
-  /* False: out of memory. */
-  bool add(const Mark &mark) noexcept;
+  /* Room for one call of add(), so that it cannot fail. Throws when out of memory. */
+  bool has_room() const noexcept { return marks_.size() < marks_.capacity(); }
+  void make_room();
+  void add(const Mark &mark) noexcept;
   std::span<const Mark> all() const noexcept { return marks_; }
   bool has(int64_t position) const noexcept;
 
   /* Events that were returned unsent and whose key has been blocked since. The next round marks them, so that the
    * cursor need not go back over everything that was claimed after them. A round that is rolled back forgets them:
-   * then the cursor must go back. False: out of memory. */
+   * then the cursor must go back. How many they are is not known before. False: out of memory. */
   bool add_returned(const Mark &mark) noexcept;
   std::span<const Mark> returned() const noexcept { return returned_; }
   /* The returned events that this round handles: all that were added before this call. */

@@ -5,6 +5,7 @@
 #include "dispatch/out_of_order.h"
 
 #include <algorithm>
+#include <cassert>
 #include <tuple>
 #include <utility>
 
@@ -32,9 +33,16 @@ static EarlierFate fate_of(const EarlierRow &row) {
                                  : EarlierFate::MARK_PENDING;
 }
 
-void OutOfOrder::begin(Moment now) noexcept {
+bool OutOfOrder::begin(Moment now, size_t max) noexcept {
   end();
   put_off_until_ = moment_after(now, Recording::LOCKED_ROW_PAUSE_MS);
+  try {
+    events_.reserve(max);
+    keys_.reserve(max);
+  } catch (...) {
+    return false;
+  }
+  return true;
 }
 
 /* What a transaction with very many dead letters needed is not kept for ever. */
@@ -44,29 +52,20 @@ void OutOfOrder::end() noexcept {
   rows_ = {};
 }
 
-bool OutOfOrder::add(InFlightEvent *sent) noexcept {
-  try {
-    events_.push_back(sent);
-  } catch (...) {
-    return false;
-  }
-  return true;
+void OutOfOrder::add(InFlightEvent *sent) noexcept {
+  assert(events_.size() < events_.capacity());
+  events_.push_back(sent);
 }
 
-bool OutOfOrder::group(const InFlight &in_flight) noexcept {
+void OutOfOrder::group(const InFlight &in_flight) noexcept {
   std::sort(events_.begin(), events_.end(), by_key_and_position);
-  try {
-    for (uint32_t i = 0; i < events_.size(); i++) {
-      if (i == 0 || key_of(events_[i]) != key_of(events_[i - 1]))
-        keys_.push_back({nullptr, i, 0});
-      keys_.back().last = events_[i];
-      keys_.back().n++;
-    }
-  } catch (...) {
-    return false;
+  for (uint32_t i = 0; i < events_.size(); i++) {
+    if (i == 0 || key_of(events_[i]) != key_of(events_[i - 1]))
+      keys_.push_back({nullptr, i, 0});
+    keys_.back().last = events_[i];
+    keys_.back().n++;
   }
   put_off_after_unrecorded(in_flight);
-  return true;
 }
 
 /* The delivered events of the key that come after the position. */

@@ -49,18 +49,19 @@ struct SentKey {
 
 class OutOfOrder {
 public:
-  /* In a transaction that records, and which began at `now`. */
-  void begin(Moment now) noexcept;
+  /* In a transaction that records, and which began at `now`. At most so many events are added. False: out of memory.
+   */
+  bool begin(Moment now, size_t max) noexcept;
 
-  /* An event that was delivered and may have overtaken something. False: out of memory. */
-  bool add(InFlightEvent *sent) noexcept;
+  /* An event that was delivered and may have overtaken something. */
+  void add(InFlightEvent *sent) noexcept;
 
-  /* All were added. Those after an event of their key that has failed and is not recorded yet are put off. False: out
-   * of memory. */
-  bool group(const InFlight &in_flight) noexcept;
+  /* All were added. Those after an event of their key that has failed and is not recorded yet are put off. */
+  void group(const InFlight &in_flight) noexcept;
   std::span<const SentKey> keys() const noexcept { return keys_; }
 
-  /* A row of a key (its index in keys()) before the last delivered event, and not marked. False: out of memory. */
+  /* A row of a key (its index in keys()) before the last delivered event, and not marked. How many there are is not
+   * known before. False: out of memory. */
   bool found(const InFlight &in_flight, uint32_t key, const EarlierRow &row) noexcept;
 
   /* All were found. They are marked in the order of their fate, then of their position. The caller locks them, and

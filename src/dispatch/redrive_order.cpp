@@ -7,6 +7,7 @@
 #include "dispatch/redrive_order.h"
 
 #include <algorithm>
+#include <cassert>
 
 namespace dispatch {
 
@@ -15,33 +16,40 @@ void RedriveOrder::begin_round() noexcept {
   last_.clear();
 }
 
-bool RedriveOrder::note(const KeyId &key, int64_t position) noexcept {
-  if (key.key_hash == 0)
-    return true;
+bool RedriveOrder::know(const InFlight &in_flight) noexcept {
   try {
-    int64_t &last = last_[key];
-    last = std::max(last, position);
+    for (const InFlightEvent *event = known_ ? nullptr : in_flight.next(nullptr); event;
+         event = in_flight.next(event))
+      if (event->key_hash != 0) {
+        int64_t &last = last_[{event->sink->id, event->key_hash}];
+        last = std::max(last, event->position);
+      }
+    spare_.make(last_);
   } catch (...) {
     return false;
   }
-  return true;
-}
-
-bool RedriveOrder::note_all(const InFlight &in_flight) noexcept {
-  for (const InFlightEvent *event = in_flight.next(nullptr); event; event = in_flight.next(event))
-    if (!note({event->sink->id, event->key_hash}, event->position))
-      return false;
-  return true;
-}
-
-bool RedriveOrder::later_in_flight(const InFlight &in_flight, const KeyId &key, int64_t position,
-                                   bool *later) noexcept {
-  if (!known_ && !note_all(in_flight))
-    return false;
   known_ = true;
-  const auto found = last_.find(key);
-  *later = found != last_.end() && found->second > position;
   return true;
+}
+
+void RedriveOrder::make_room() {
+  if (known_)
+    spare_.make(last_);
+}
+
+void RedriveOrder::claimed(const KeyId &key, int64_t position) noexcept {
+  if (!known_ || key.key_hash == 0)
+    return;
+  if (const auto found = last_.find(key); found != last_.end())
+    found->second = std::max(found->second, position);
+  else
+    spare_.insert(last_, key, position);
+}
+
+bool RedriveOrder::later_in_flight(const KeyId &key, int64_t position) const noexcept {
+  assert(known_);
+  const auto found = last_.find(key);
+  return found != last_.end() && found->second > position;
 }
 
 }  // namespace dispatch

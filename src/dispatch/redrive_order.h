@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "dispatch/in_flight.h"
+#include "dispatch/spare_node.h"
 #include "dispatch/types.h"
 
 namespace dispatch {
@@ -17,19 +18,23 @@ class RedriveOrder {
 public:
   void begin_round() noexcept;
 
-  /* An event was claimed in this round. False: out of memory. */
-  bool claimed(const KeyId &key, int64_t position) noexcept { return !known_ || note(key, position); }
+  /* A redriven row was read: the first of a round notes the keys of all events in flight. False: out of memory. */
+  bool know(const InFlight &in_flight) noexcept;
+  /* Is a later event of the key in flight? After know(). */
+  bool later_in_flight(const KeyId &key, int64_t position) const noexcept;
 
-  /* Sets `*later`: whether a later event of the key is in flight. The first call of a round reads all events in
-   * flight. False: out of memory. */
-  bool later_in_flight(const InFlight &in_flight, const KeyId &key, int64_t position, bool *later) noexcept;
+  /* Room for one call of claimed(), so that it cannot fail. Throws when out of memory. */
+  bool has_room() const noexcept { return !known_ || spare_.is_there(last_); }
+  void make_room();
+  /* An event was claimed in this round. */
+  void claimed(const KeyId &key, int64_t position) noexcept;
 
 private:
-  bool note(const KeyId &key, int64_t position) noexcept;
-  bool note_all(const InFlight &in_flight) noexcept;
+  using Positions = std::unordered_map<KeyId, int64_t, KeyIdHash>;
 
-  bool known_ = false;                                 /* last_ is complete for this round */
-  std::unordered_map<KeyId, int64_t, KeyIdHash> last_; /* the highest position in flight of each key */
+  bool known_ = false; /* last_ is complete for this round */
+  Positions last_;     /* the highest position in flight of each key */
+  SpareNode<Positions> spare_;
 };
 
 }  // namespace dispatch

@@ -18,9 +18,8 @@ enum class RowScan : uint8_t {
 enum class RowVerdict : uint8_t {
   CLAIM,
   SKIP,
-  BLOCK,        /* it was marked */
-  STOP,         /* its sink, or the worker, has no room */
-  OUT_OF_MEMORY /* nothing is decided */
+  BLOCK, /* it was marked */
+  STOP   /* its sink, or the worker, has no room */
 };
 
 /* One read sees at most this many rows, so that the worker stays responsive and its transaction short. */

@@ -58,11 +58,11 @@ void SinkCursor::routing_over(int64_t position) noexcept {
     unrouted_at_ = 0;
 }
 
-bool SinkCursor::late_commit(uint64_t xid, int64_t first_row) noexcept {
+void SinkCursor::late_commit(uint64_t xid, int64_t first_row) noexcept {
   if (first_row > position_)
-    return true; /* the main scan comes to all its rows */
+    return; /* the main scan comes to all its rows */
   lower_watermark(0);
-  return late.add(xid, position_);
+  late.add(xid, position_);
 }
 
 void SinkCursor::raise_watermark(int64_t lowest_blocked) noexcept {

@@ -69,8 +69,8 @@ public:
   void wait_for_routing(int64_t position) noexcept { unrouted_at_ = position; }
   void routing_over(int64_t position) noexcept;
 
-  /* A transaction has committed late, and its first row has this position. False: out of memory. */
-  bool late_commit(uint64_t xid, int64_t first_row) noexcept;
+  /* A transaction has committed late, and its first row has this position. After late.make_room(). */
+  void late_commit(uint64_t xid, int64_t first_row) noexcept;
 
   /* The low watermark: no row of the sink that may be claimed at once lies below. It is lowered at once when a row
    * comes up, and Dispatch::raise_watermarks() computes it anew from time to time: raise_watermark() tells what is

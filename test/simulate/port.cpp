@@ -269,7 +269,6 @@ InFlightEvent *Worker::claim(const ReadRow &row, const char **) {
       .due_since = 0,
       .late = sink.rules.ordered && version.redrive == Redrive::LATE && version.overtaken_by != 0,
   });
-  need(event != nullptr);
   sink.event_claimed(bytes);
   sink.batch.push_back(event);
   show_batch(sink);

@@ -78,11 +78,12 @@ void Worker::take(const Answer &answer, Now now) {
     claims_.return_event(event);
     return;
   }
+  need(answer.outcome == Outcome::SENT || d_->make_room_to_block());
   sink->event_ended(event->bytes);
-  need(d_->event_ended(event,
-                       {answer.outcome, answer.retry_after_ms, answer.outcome == Outcome::SENT ? nullptr : "refused",
-                        0, answer.suspect, false},
-                       sink->rules, now));
+  d_->event_ended(event,
+                  {answer.outcome, answer.retry_after_ms, answer.outcome == Outcome::SENT ? nullptr : "refused", 0,
+                   answer.suspect, false},
+                  sink->rules, now);
   if (event->outcome == Outcome::REJECTED)
     world_.truth().rejected(event->position);
 }

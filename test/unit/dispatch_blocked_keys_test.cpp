@@ -14,9 +14,18 @@ protected:
 
   /* The blocker that was replaced. */
   int64_t block(SinkId sink, uint64_t key_hash, int64_t position) {
-    int64_t replaced = -1;
-    EXPECT_TRUE(keys.block(sink, key_hash, position, &replaced));
-    return replaced;
+    keys.make_room();
+    return keys.block(sink, key_hash, position);
+  }
+
+  void drain(SinkId sink, uint64_t key_hash, int64_t group) {
+    keys.make_room();
+    keys.drain(sink, key_hash, group);
+  }
+
+  void mark(uint64_t key_hash, int64_t group, int64_t position) {
+    keys.make_room();
+    keys.marked(SINK, key_hash, group, position);
   }
 
   KeyState state(uint64_t key_hash = KEY) {
@@ -63,7 +72,7 @@ TEST_F(DispatchBlockedKeys, AKeyBelongsToItsSink) {
 
 TEST_F(DispatchBlockedKeys, AnEventWithoutAKeyBlocksNothing) {
   EXPECT_EQ(block(SINK, 0, 10), 0);
-  EXPECT_TRUE(keys.drain(SINK, 0, 10));
+  drain(SINK, 0, 10);
   EXPECT_FALSE(keys.any());
 }
 
@@ -134,37 +143,37 @@ TEST_F(DispatchBlockedKeys, ARowThatHasAnotherKeyNowReleasesItsFormerOne) {
 }
 
 TEST_F(DispatchBlockedKeys, MarkedRowsThatARestartFindsDrain) {
-  EXPECT_TRUE(keys.drain(SINK, KEY, 7));
+  drain(SINK, KEY, 7);
   EXPECT_EQ(state(), KeyState::DRAINING);
   EXPECT_EQ(keys.find(SINK, KEY)->group, 7);
 
   block(SINK, OTHER_KEY, 10);
-  EXPECT_TRUE(keys.drain(SINK, OTHER_KEY, 8));
+  drain(SINK, OTHER_KEY, 8);
   EXPECT_EQ(state(OTHER_KEY), KeyState::BLOCKED);
   EXPECT_EQ(keys.find(SINK, OTHER_KEY)->group, 8);
 }
 
 TEST_F(DispatchBlockedKeys, AKeyComesBackToARowThatIsMarkedBehindItsPlace) {
-  EXPECT_TRUE(keys.drain(SINK, KEY, 7));
+  drain(SINK, KEY, 7);
   keys.drained_to(SINK, KEY, 50);
-  EXPECT_TRUE(keys.marked(SINK, KEY, 7, 60));
+  mark(KEY, 7, 60);
   EXPECT_EQ(keys.find(SINK, KEY)->drained, 50);
-  EXPECT_TRUE(keys.marked(SINK, KEY, 7, 40));
+  mark(KEY, 7, 40);
   EXPECT_EQ(keys.find(SINK, KEY)->drained, 39);
   keys.drain_again_from(SINK, KEY, 30);
   EXPECT_EQ(keys.find(SINK, KEY)->drained, 29);
   keys.drain_all_again();
   EXPECT_EQ(keys.find(SINK, KEY)->drained, 0);
 
-  EXPECT_TRUE(keys.marked(SINK, OTHER_KEY, 9, 20)) << "it was freed meanwhile";
+  mark(OTHER_KEY, 9, 20);
   EXPECT_EQ(state(OTHER_KEY), KeyState::DRAINING);
   EXPECT_EQ(keys.find(SINK, OTHER_KEY)->group, 9);
 }
 
 TEST_F(DispatchBlockedKeys, DrainingKeysTakeTheirTurns) {
   for (uint64_t hash = 1; hash <= 5; hash++)
-    EXPECT_TRUE(keys.drain(SINK, hash, 1));
-  EXPECT_TRUE(keys.drain(OTHER_SINK, 6, 1));
+    drain(SINK, hash, 1);
+  drain(OTHER_SINK, 6, 1);
   block(SINK, 7, 100);
   EXPECT_EQ(next_draining(3), (std::vector<uint64_t>{1, 2, 3}));
   EXPECT_EQ(next_draining(3), (std::vector<uint64_t>{4, 5, 1}));
@@ -176,7 +185,7 @@ TEST_F(DispatchBlockedKeys, DrainingKeysTakeTheirTurns) {
 
 TEST_F(DispatchBlockedKeys, ASinkThatIsGoneTakesItsKeysAlong) {
   block(SINK, KEY, 10);
-  EXPECT_TRUE(keys.drain(SINK, OTHER_KEY, 7));
+  drain(SINK, OTHER_KEY, 7);
   block(OTHER_SINK, KEY, 11);
   keys.forget_sink(SINK);
   EXPECT_EQ(state(KEY), KeyState::FREE);
@@ -192,7 +201,7 @@ TEST_F(DispatchBlockedKeys, AShardThatIsGivenAwayTakesItsKeysAlong) {
   block(SINK, 70, 10);
   block(SINK, 256 + 70, 11);
   block(SINK, 71, 12);
-  EXPECT_TRUE(keys.drain(SINK, 6, 7));
+  drain(SINK, 6, 7);
   block(OTHER_SINK, 71, 13);
   keys.forget_unknown(SINK, shards);
   EXPECT_EQ(state(70), KeyState::BLOCKED);
@@ -206,7 +215,7 @@ TEST_F(DispatchBlockedKeys, AShardThatIsGivenAwayTakesItsKeysAlong) {
 TEST_F(DispatchBlockedKeys, BlockersThatAreNotSeenAreTold) {
   block(SINK, KEY, 10);
   block(SINK, OTHER_KEY, 20);
-  EXPECT_TRUE(keys.drain(SINK, 3, 7));
+  drain(SINK, 3, 7);
   EXPECT_TRUE(keys.checked_at_once());
   auto asked = keys.check_begin();
   EXPECT_EQ(std::vector<int64_t>(asked.begin(), asked.end()), (std::vector<int64_t>{10, 20}));
@@ -246,7 +255,7 @@ TEST_F(DispatchBlockedKeys, NothingToBeClaimedLiesBelowTheLowest) {
   EXPECT_EQ(keys.lowest(SINK), INT64_MAX);
   block(SINK, KEY, 30);
   EXPECT_EQ(keys.lowest(SINK), 30);
-  EXPECT_TRUE(keys.drain(SINK, OTHER_KEY, 7));
+  drain(SINK, OTHER_KEY, 7);
   keys.drained_to(SINK, OTHER_KEY, 20);
   EXPECT_EQ(keys.lowest(SINK), 21);
   keys.release(30);
@@ -256,7 +265,7 @@ TEST_F(DispatchBlockedKeys, NothingToBeClaimedLiesBelowTheLowest) {
 
 TEST_F(DispatchBlockedKeys, ARedrivenRowThatIsMarkedBeforeTheBlockerIsTheLowest) {
   block(SINK, KEY, 16);
-  ASSERT_TRUE(keys.marked(SINK, KEY, 16, 3));
+  mark(KEY, 16, 3);
   EXPECT_EQ(keys.lowest(SINK), 3);
 }
 

@@ -43,8 +43,14 @@ protected:
     return one;
   }
 
+  Dispatch &with_room() {
+    EXPECT_TRUE(decisions->make_room_for_row());
+    return *decisions;
+  }
+
   RowVerdict classify(const Row &one, RowScan scan = RowScan::MAIN) {
-    last = dispatch::classify_row(*decisions, one, sink, scan);
+    EXPECT_TRUE(!one.redriven || decisions->redrive_order.know(decisions->in_flight));
+    last = dispatch::classify_row(with_room(), one, sink, scan);
     return last.verdict;
   }
 
@@ -54,14 +60,14 @@ protected:
     claimed.key_hash = key_hash;
     claimed.sink = &sink.events;
     claimed.bytes = bytes;
-    InFlightEvent *event = decisions->in_flight.claim(claimed);
-    EXPECT_TRUE(decisions->event_claimed(event));
+    InFlightEvent *event = with_room().in_flight.claim(claimed);
+    decisions->event_claimed(event);
     return event;
   }
 
   /* Rows of the key wait behind the event at this position; returns their group. */
   int64_t block(int64_t position) {
-    EXPECT_TRUE(decisions->block_key(SINK, KEY, position));
+    with_room().block_key(SINK, KEY, position);
     return key()->group;
   }
 
@@ -148,7 +154,7 @@ TEST_F(DispatchClassifyRow, WithoutRoomTheScanStopsBeforeTheRow) {
 
 TEST_F(DispatchClassifyRow, TooManyLockedRowsStopTheMainScanAlone) {
   for (int i = 0; i < 20000; i++)
-    ASSERT_TRUE(decisions->locked_rows.add(1000 + i, SINK, KEY + 1));
+    with_room().locked_rows.add(1000 + i, SINK, KEY + 1);
   EXPECT_EQ(classify(row(10)), RowVerdict::STOP);
   cursor.passed(10);
   EXPECT_EQ(classify(row(10), RowScan::DUE), RowVerdict::CLAIM);
@@ -197,7 +203,7 @@ TEST_F(DispatchClassifyRow, WithoutOrderNothingWaits) {
 }
 
 TEST_F(DispatchClassifyRow, WhileAKeyDrainsOnlyItsMarkedRowsAreClaimed) {
-  ASSERT_TRUE(decisions->blocked_keys.drain(SINK, KEY, 7));
+  with_room().blocked_keys.drain(SINK, KEY, 7);
   cursor.passed(20);
   EXPECT_EQ(classify(row(11), RowScan::DRAINING), RowVerdict::CLAIM);
   EXPECT_EQ(classify(row(11), RowScan::LATE), RowVerdict::BLOCK);
@@ -205,7 +211,7 @@ TEST_F(DispatchClassifyRow, WhileAKeyDrainsOnlyItsMarkedRowsAreClaimed) {
 }
 
 TEST_F(DispatchClassifyRow, AMarkedRowThatTheDrainingKeyHasPassedIsDrainedToAgain) {
-  ASSERT_TRUE(decisions->blocked_keys.drain(SINK, KEY, 7));
+  with_room().blocked_keys.drain(SINK, KEY, 7);
   decisions->blocked_keys.drained_to(SINK, KEY, 15);
   Row marked = row(11);
   marked.blocked_by = 7;
@@ -215,7 +221,7 @@ TEST_F(DispatchClassifyRow, AMarkedRowThatTheDrainingKeyHasPassedIsDrainedToAgai
 
 /* A scheduled event that fails, for example, blocks a key while earlier events are marked. */
 TEST_F(DispatchClassifyRow, WhenALaterEventBlocksADrainingKeyNoRowGoesBeforeThoseThatHaveYetToDrain) {
-  ASSERT_TRUE(decisions->blocked_keys.drain(SINK, KEY, 7));
+  with_room().blocked_keys.drain(SINK, KEY, 7);
   decisions->blocked_keys.drained_to(SINK, KEY, 10);
   block(30);
   cursor.passed(40);
@@ -232,7 +238,7 @@ TEST_F(DispatchClassifyRow, WhenALaterEventBlocksADrainingKeyNoRowGoesBeforeThos
 }
 
 TEST_F(DispatchClassifyRow, ALaterBlockerWhoseTimeHasComeGoesAfterThoseThatHaveYetToDrain) {
-  ASSERT_TRUE(decisions->blocked_keys.drain(SINK, KEY, 7));
+  with_room().blocked_keys.drain(SINK, KEY, 7);
   decisions->blocked_keys.drained_to(SINK, KEY, 10);
   block(30);
   cursor.passed(40);
@@ -376,7 +382,7 @@ TEST_F(DispatchReturned, AnEventThatCameBackBehindABlockerIsMarkedInTheNextRound
   const int64_t group = block(10);
   come_back(11);
   begin_round();
-  ASSERT_TRUE(decisions->mark_returned());
+  decisions->mark_returned();
   EXPECT_EQ(marked(), Groups{group});
   EXPECT_EQ(decisions->marks.all().front().position, 11);
   decisions->commit_round();
@@ -386,7 +392,7 @@ TEST_F(DispatchReturned, AnEventThatCameBackBehindABlockerIsMarkedInTheNextRound
 TEST_F(DispatchReturned, OneWhoseKeyIsFreeByNowIsNotMarked) {
   come_back(11);
   begin_round();
-  ASSERT_TRUE(decisions->mark_returned());
+  decisions->mark_returned();
   EXPECT_TRUE(decisions->marks.all().empty());
   ASSERT_EQ(returned(), 1U);
   EXPECT_EQ(decisions->marks.returned()[0].group, 0) << "the cursor goes back to it";
@@ -396,7 +402,7 @@ TEST_F(DispatchReturned, OneThatComesBackDuringTheRoundIsTheNextOnes) {
   block(10);
   come_back(11);
   begin_round();
-  ASSERT_TRUE(decisions->mark_returned());
+  decisions->mark_returned();
   come_back(12);
   decisions->commit_round();
   ASSERT_EQ(returned(), 1U);
@@ -407,7 +413,7 @@ TEST_F(DispatchReturned, ARoundThatIsRolledBackForgetsAllSinceTheCursorGoesBack)
   block(10);
   come_back(11);
   begin_round();
-  ASSERT_TRUE(decisions->mark_returned());
+  decisions->mark_returned();
   come_back(12);
   decisions->roll_back_round();
   EXPECT_EQ(returned(), 0U);

@@ -14,9 +14,9 @@ TransactionSnapshot snapshot_of(const Xids &running, uint64_t xmax, uint64_t nex
 
 /* One round: the transactions that have ended since the last one. */
 Xids look(LateCommits *commits, const Xids &running, uint64_t xmax, uint64_t next) {
-  EXPECT_TRUE(commits->find_ended(snapshot_of(running, xmax, next)));
+  commits->find_ended(snapshot_of(running, xmax, next));
   const Xids ended(commits->ended().begin(), commits->ended().end());
-  EXPECT_TRUE(commits->note_running(snapshot_of(running, xmax, next)));
+  commits->note_running(snapshot_of(running, xmax, next));
   return ended;
 }
 
@@ -45,7 +45,7 @@ TEST(DispatchLateCommits, WhatWasNotNotedIsFoundAgain) {
   LateCommits commits;
   const Xids none;
   look(&commits, {101}, 105, 105);
-  EXPECT_TRUE(commits.find_ended(snapshot_of(none, 106, 106))); /* the round fails before their rows are read */
+  commits.find_ended(snapshot_of(none, 106, 106)); /* the round fails before their rows are read */
   EXPECT_EQ(look(&commits, {}, 107, 107), Xids{101});
 }
 

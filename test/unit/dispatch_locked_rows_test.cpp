@@ -10,11 +10,16 @@ namespace {
 
 const Moment ROUND_BEGAN = {3'600'000'000};
 
+void add(LockedRows *rows, int64_t position, SinkId sink, uint64_t key_hash) {
+  rows->make_room();
+  rows->add(position, sink, key_hash);
+}
+
 /* Positions of the rows that a round looks at. */
 std::set<int64_t> look(LockedRows *rows, Moment now) {
   std::set<int64_t> positions;
   rows->begin_round(now);
-  EXPECT_TRUE(rows->take_due());
+  rows->take_due();
   for (int i = 0; i < rows->look_count(); i++)
     positions.insert(rows->looked(i).position);
   return positions;
@@ -26,7 +31,7 @@ TEST(DispatchLockedRows, ARowIsLookedAtAfter200Milliseconds) {
   LockedRows rows;
   EXPECT_EQ(rows.next_moment(), MOMENT_NEVER);
   rows.begin_round(ROUND_BEGAN);
-  ASSERT_TRUE(rows.add(7, 1, 11));
+  add(&rows, 7, 1, 11);
   EXPECT_EQ(rows.next_moment(), moment_after(ROUND_BEGAN, 200));
   EXPECT_EQ(look(&rows, moment_after(ROUND_BEGAN, 199)), Positions{});
   EXPECT_EQ(look(&rows, moment_after(ROUND_BEGAN, 200)), Positions{7});
@@ -38,7 +43,7 @@ TEST(DispatchLockedRows, FiveHundredRowsMakeThePauseFiftyMillisecondsLonger) {
   LockedRows rows;
   rows.begin_round(ROUND_BEGAN);
   for (int i = 1; i <= 1001; i++)
-    ASSERT_TRUE(rows.add(i, 1, 11));
+    add(&rows, i, 1, 11);
   EXPECT_EQ(look(&rows, moment_after(ROUND_BEGAN, 249)).size(), 500u);
   EXPECT_EQ(look(&rows, moment_after(ROUND_BEGAN, 299)).size(), 500u);
   EXPECT_EQ(look(&rows, moment_after(ROUND_BEGAN, 300)), Positions{1001});
@@ -48,15 +53,15 @@ TEST(DispatchLockedRows, ManyRowsTakeFewRounds) {
   LockedRows rows;
   for (int i = 0; i < 5000; i++) { /* found locked in as many rounds */
     rows.begin_round({ROUND_BEGAN.us + i * 100});
-    ASSERT_TRUE(rows.add(i, 1, 11));
+    add(&rows, i, 1, 11);
   }
   const Moment end = moment_after(ROUND_BEGAN, 10'000);
   int rounds = 0;
   for (Moment now; (now = rows.next_moment()) < end; rounds++) {
     rows.begin_round({now.us + 700}); /* the worker is a little late */
-    ASSERT_TRUE(rows.take_due());
+    rows.take_due();
     for (int i = 0; i < rows.look_count(); i++) /* still locked */
-      ASSERT_TRUE(rows.add(rows.looked(i).position, 1, 11));
+      add(&rows, rows.looked(i).position, 1, 11);
     rows.commit_round();
   }
   EXPECT_LE(rounds, 10'000 / 50);
@@ -65,7 +70,7 @@ TEST(DispatchLockedRows, ManyRowsTakeFewRounds) {
 TEST(DispatchLockedRows, ARolledBackRoundLooksAtItsRowsAgain) {
   LockedRows rows;
   rows.begin_round(ROUND_BEGAN);
-  ASSERT_TRUE(rows.add(7, 1, 11));
+  add(&rows, 7, 1, 11);
   const Moment second = moment_after(ROUND_BEGAN, 1000);
   EXPECT_EQ(look(&rows, second), Positions{7});
   EXPECT_EQ(rows.first(), POSITION_NONE);
@@ -79,7 +84,7 @@ TEST(DispatchLockedRows, AKeptRowIsListedOnceWhetherTheRoundCommitsOrNot) {
   for (bool committed : {true, false}) {
     LockedRows rows;
     rows.begin_round(ROUND_BEGAN);
-    ASSERT_TRUE(rows.add(7, 1, 11));
+    add(&rows, 7, 1, 11);
     EXPECT_EQ(look(&rows, moment_after(ROUND_BEGAN, 1000)), Positions{7});
     rows.keep(0, 1, 11);
     EXPECT_EQ(rows.first_of_key(1, 11), 7) << "already in this round";
@@ -93,7 +98,7 @@ TEST(DispatchLockedRows, AKeptRowIsListedOnceWhetherTheRoundCommitsOrNot) {
 TEST(DispatchLockedRows, AKeptRowIsListedWithTheSinkThatItHasNow) {
   LockedRows rows;
   rows.begin_round(ROUND_BEGAN);
-  ASSERT_TRUE(rows.add(7, 1, 11));
+  add(&rows, 7, 1, 11);
   EXPECT_EQ(look(&rows, moment_after(ROUND_BEGAN, 1000)), Positions{7});
   rows.keep(0, 2, 11);
   EXPECT_EQ(rows.first_of_key(1, 11), POSITION_NONE);
@@ -103,7 +108,7 @@ TEST(DispatchLockedRows, AKeptRowIsListedWithTheSinkThatItHasNow) {
 TEST(DispatchLockedRows, ARolledBackRoundKeepsTheRowsThatItAdded) {
   LockedRows rows;
   rows.begin_round(ROUND_BEGAN);
-  ASSERT_TRUE(rows.add(7, 1, 11)); /* a former blocker: the state of its key is not rolled back */
+  add(&rows, 7, 1, 11); /* a former blocker: the state of its key is not rolled back */
   rows.roll_back_round();
   EXPECT_EQ(rows.first(), 7);
 }
@@ -112,9 +117,9 @@ TEST(DispatchLockedRows, TheFirstRowOfAKeyStopsThatKeyAlone) {
   LockedRows rows;
   rows.begin_round(ROUND_BEGAN);
   for (int64_t position : {9, 5, 6})
-    ASSERT_TRUE(rows.add(position, 1, 11));
-  ASSERT_TRUE(rows.add(3, 2, 11)); /* another sink */
-  ASSERT_TRUE(rows.add(4, 1, 12)); /* another key */
+    add(&rows, position, 1, 11);
+  add(&rows, 3, 2, 11); /* another sink */
+  add(&rows, 4, 1, 12); /* another key */
   EXPECT_EQ(rows.first_of_key(1, 11), 5);
   EXPECT_EQ(rows.first_of_key(2, 12), POSITION_NONE);
   EXPECT_EQ(rows.first(), 3);
@@ -124,16 +129,16 @@ TEST(DispatchLockedRows, TwentyThousandAreEnough) {
   LockedRows rows;
   rows.begin_round(ROUND_BEGAN);
   for (int i = 1; i < 20000; i++)
-    ASSERT_TRUE(rows.add(i, 1, 11));
+    add(&rows, i, 1, 11);
   EXPECT_FALSE(rows.full());
-  ASSERT_TRUE(rows.add(20000, 1, 11));
+  add(&rows, 20000, 1, 11);
   EXPECT_TRUE(rows.full());
 }
 
 TEST(DispatchLockedRows, ANewRoundForgetsWhatAFormerOneLookedAt) {
   LockedRows rows;
   rows.begin_round(ROUND_BEGAN);
-  ASSERT_TRUE(rows.add(7, 1, 11));
+  add(&rows, 7, 1, 11);
   look(&rows, moment_after(ROUND_BEGAN, 1000));
   rows.begin_round(moment_after(ROUND_BEGAN, 2000));
   rows.roll_back_round();

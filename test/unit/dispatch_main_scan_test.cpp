@@ -77,7 +77,8 @@ TEST_F(DispatchMainScan, ASinkThatReachesTheNextPositionIsReadForWithTheOthers) 
 TEST_F(DispatchMainScan, WithoutRoomNothingIsRead) {
   add(100, 0);
   SinkCursor *late = add(100);
-  ASSERT_TRUE(late->late_commit(7, 50));
+  late->late.make_room(1);
+  late->late_commit(7, 50);
   EXPECT_EQ(begin_read(), -1) << "rows of a late transaction come first";
   add(200);
   round.free_events = 0;

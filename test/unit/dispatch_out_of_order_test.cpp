@@ -14,13 +14,14 @@ class DispatchOutOfOrder : public testing::Test {
 protected:
   static constexpr uint64_t KEY = 77, OTHER_KEY = 78;
 
-  void SetUp() override { rules.begin(now); }
+  void SetUp() override { ASSERT_TRUE(rules.begin(now, 1000)); }
 
   InFlightEvent *claim(int64_t position, uint64_t key_hash = KEY, SinkInFlight *of = nullptr) {
     InFlight::Claimed claimed = {};
     claimed.position = position;
     claimed.key_hash = key_hash;
     claimed.sink = of ? of : &sinks[0];
+    in_flight.make_room();
     return in_flight.claim(claimed);
   }
 
@@ -32,7 +33,7 @@ protected:
 
   InFlightEvent *send(int64_t position, uint64_t key_hash = KEY, SinkInFlight *of = nullptr) {
     InFlightEvent *event = end(position, Outcome::SENT, key_hash, of);
-    EXPECT_TRUE(rules.add(event));
+    rules.add(event);
     return event;
   }
 
@@ -61,7 +62,7 @@ protected:
 TEST_F(DispatchOutOfOrder, DeliveredEventsAreGroupedBySinkAndKey) {
   const InFlightEvent *last = send(30), *other_sink = send(15, KEY, &sinks[1]), *other_key = send(40, KEY - 1);
   send(10), send(20);
-  ASSERT_TRUE(rules.group(in_flight));
+  rules.group(in_flight);
   ASSERT_EQ(rules.keys().size(), 3U);
   EXPECT_EQ(rules.keys()[0].last, other_key);
   EXPECT_EQ(rules.keys()[0].n, 1U);
@@ -73,7 +74,7 @@ TEST_F(DispatchOutOfOrder, DeliveredEventsAreGroupedBySinkAndKey) {
 TEST_F(DispatchOutOfOrder, AnEarlierRowIsOvertakenByTheFirstDeliveredEventAfterIt) {
   send(10), send(20);
   const InFlightEvent *last = send(30);
-  ASSERT_TRUE(rules.group(in_flight));
+  rules.group(in_flight);
   EXPECT_FALSE(is_put_off(last)) << "those before it were delivered as well";
   ASSERT_TRUE(find(dead_letter(5)) && find(dead_letter(10)) && find(dead_letter(19)) && find(dead_letter(25)));
   rules.all_found();
@@ -88,7 +89,7 @@ TEST_F(DispatchOutOfOrder, AnEarlierRowIsOvertakenByTheFirstDeliveredEventAfterI
 
 TEST_F(DispatchOutOfOrder, TheFateOfAnEarlierRow) {
   send(100);
-  ASSERT_TRUE(rules.group(in_flight));
+  rules.group(in_flight);
   for (int64_t position : {7, 1, 4})
     ASSERT_TRUE(find(redriven(position)) && find(failing(position + 1)) && find(dead_letter(position + 2)));
   rules.all_found();
@@ -104,7 +105,7 @@ TEST_F(DispatchOutOfOrder, TheFateOfAnEarlierRow) {
 TEST_F(DispatchOutOfOrder, ARowThatWasDeliveredItselfIsNotOvertaken) {
   send(10);
   end(5, Outcome::SENT), end(6, Outcome::RETRY);
-  ASSERT_TRUE(rules.group(in_flight));
+  rules.group(in_flight);
   ASSERT_TRUE(find(failing(5)) && find(redriven(5)));
   EXPECT_TRUE(rules.rows().empty());
   ASSERT_TRUE(find(failing(6)));
@@ -116,7 +117,7 @@ TEST_F(DispatchOutOfOrder, ARowThatWasDeliveredItselfIsNotOvertaken) {
 TEST_F(DispatchOutOfOrder, ARedrivenEventInFlightIsWaitedFor) {
   const InFlightEvent *before = send(3), *after = send(10);
   claim(5), claim(6);
-  ASSERT_TRUE(rules.group(in_flight));
+  rules.group(in_flight);
   ASSERT_TRUE(find(redriven(5)));
   EXPECT_TRUE(rules.rows().empty());
   EXPECT_FALSE(is_put_off(before));
@@ -132,7 +133,7 @@ TEST_F(DispatchOutOfOrder, EventsAfterAnUnrecordedFailureOfTheirKeyWait) {
   end(1, Outcome::RETRY, KEY - 1); /* nothing of its key was delivered */
   InFlightEvent *recorded = end(2, Outcome::REJECTED);
   in_flight.recorded(recorded);
-  ASSERT_TRUE(rules.group(in_flight));
+  rules.group(in_flight);
   EXPECT_TRUE(is_put_off(after));
   EXPECT_TRUE(is_put_off(last));
   EXPECT_FALSE(is_put_off(before)) << "the failure before it is recorded";
@@ -142,7 +143,7 @@ TEST_F(DispatchOutOfOrder, EventsAfterAnUnrecordedFailureOfTheirKeyWait) {
 
 TEST_F(DispatchOutOfOrder, EventsAfterARowThatCannotBeLockedWait) {
   const InFlightEvent *before = send(3), *after = send(10), *other = send(10'000, OTHER_KEY);
-  ASSERT_TRUE(rules.group(in_flight));
+  rules.group(in_flight);
   ASSERT_TRUE(find(dead_letter(1)) && find(failing(5)) && find(failing(9'000), 1));
   rules.all_found();
   for (OvertakenRow &row : rules.rows())
@@ -155,29 +156,33 @@ TEST_F(DispatchOutOfOrder, EventsAfterARowThatCannotBeLockedWait) {
 
 TEST_F(DispatchOutOfOrder, NothingIsLeftOfAFormerTransaction) {
   send(10);
-  ASSERT_TRUE(rules.group(in_flight));
+  rules.group(in_flight);
   ASSERT_TRUE(find(dead_letter(5)));
-  rules.begin(now);
+  ASSERT_TRUE(rules.begin(now, 1000));
   EXPECT_TRUE(rules.keys().empty());
   EXPECT_TRUE(rules.rows().empty());
   send(20);
-  ASSERT_TRUE(rules.group(in_flight));
+  rules.group(in_flight);
   ASSERT_EQ(rules.keys().size(), 1U);
   EXPECT_EQ(rules.keys()[0].n, 1U);
 }
 
 TEST(DispatchMayBeOutOfOrder, OnlyKeysWithDeadLettersOrABlocker) {
   const std::unique_ptr<Dispatch> decisions{dispatch::create()};
+  const auto block = [&](SinkId of, uint64_t key_hash) {
+    EXPECT_TRUE(decisions->make_room_to_block());
+    decisions->block_key(of, key_hash, 1);
+  };
   SinkInFlight sink = {};
   sink.id = 5;
   InFlightEvent event = {};
   event.sink = &sink;
   event.key_hash = 77;
   EXPECT_FALSE(decisions->may_be_out_of_order(&event));
-  ASSERT_TRUE(decisions->block_key(5, 78, 1));
-  ASSERT_TRUE(decisions->block_key(6, 77, 1));
+  block(5, 78);
+  block(6, 77);
   EXPECT_FALSE(decisions->may_be_out_of_order(&event)) << "another key, and that of another sink";
-  ASSERT_TRUE(decisions->block_key(5, 77, 1));
+  block(5, 77);
   EXPECT_TRUE(decisions->may_be_out_of_order(&event));
   decisions->blocked_keys.forget(5, 77);
   EXPECT_FALSE(decisions->may_be_out_of_order(&event));

@@ -17,6 +17,11 @@ protected:
 
   void SetUp() override { sink.id = SINK; }
 
+  Dispatch &with_room() {
+    EXPECT_TRUE(decisions->make_room_for_row());
+    return *decisions;
+  }
+
   InFlightEvent *submit(int64_t position) { return submit(position, &sink); }
 
   InFlightEvent *submit(int64_t position, dispatch::SinkInFlight *to) {
@@ -25,7 +30,7 @@ protected:
     claimed.key_hash = KEY;
     claimed.sink = to;
     claimed.bytes = 100;
-    InFlightEvent *event = decisions->in_flight.claim(claimed);
+    InFlightEvent *event = with_room().in_flight.claim(claimed);
     decisions->in_flight.submitted(event, MOMENT_NONE);
     return event;
   }
@@ -68,7 +73,7 @@ protected:
     const std::vector<InFlightEvent *> batch = choose();
     n_recorded = static_cast<int>(batch.size());
     for (InFlightEvent *event : batch)
-      decisions->settle(event, FoundRow::OURS, Retention::NONE);
+      with_room().settle(event, FoundRow::OURS, Retention::NONE);
     if (std::any_of(batch.begin(), batch.end(), is_bad)) {
       failure = decisions->recording.failed(decisions->in_flight);
       decisions->roll_back_recording();
@@ -90,12 +95,12 @@ protected:
 /* An earlier event took its place as the blocker, and was sent, while another session had locked its row. */
 TEST_F(DispatchRecording, AFailureThatIsRecordedBlocksItsKeyAgain) {
   const InFlightEvent *failed = end(20, Outcome::RETRY);
-  decisions->block_key(SINK, KEY, 20);
-  decisions->block_key(SINK, KEY, 10);
+  with_room().block_key(SINK, KEY, 20);
+  with_room().block_key(SINK, KEY, 10);
   decisions->blocked_keys.release(SINK, KEY, 10);
   ASSERT_EQ(decisions->blocked_keys.find(SINK, KEY)->state, KeyState::DRAINING);
   choose();
-  EXPECT_EQ(decisions->settle(decisions->in_flight.find(20), FoundRow::OURS, Retention::NONE), Disposition::RETRY);
+  EXPECT_EQ(with_room().settle(decisions->in_flight.find(20), FoundRow::OURS, Retention::NONE), Disposition::RETRY);
   EXPECT_EQ(decisions->group_behind_blocker(failed), 0);
   decisions->commit_recording(1);
   const BlockedKey *key = decisions->blocked_keys.find_before(SINK, KEY, 30);
@@ -149,7 +154,7 @@ TEST_F(DispatchRecording, ALockedRowIsRecordedAfter200MillisecondsAndLaterTheMor
   for (int64_t position = 1; position <= 25; position++)
     end(position);
   for (InFlightEvent *event : choose())
-    EXPECT_EQ(decisions->settle(event, FoundRow::LOCKED, Retention::NONE), Disposition::LATER);
+    EXPECT_EQ(with_room().settle(event, FoundRow::LOCKED, Retention::NONE), Disposition::LATER);
   EXPECT_EQ(decisions->in_flight.find(1)->record_after, moment_after(now, 200));
   EXPECT_EQ(decisions->in_flight.find(10)->record_after, moment_after(now, 200));
   EXPECT_EQ(decisions->in_flight.find(11)->record_after, moment_after(now, 201));
@@ -159,7 +164,7 @@ TEST_F(DispatchRecording, ALockedRowIsRecordedAfter200MillisecondsAndLaterTheMor
   EXPECT_TRUE(choose().empty());
   now = moment_after(now, 300);
   ASSERT_EQ(choose().size(), 25U);
-  EXPECT_EQ(decisions->settle(decisions->in_flight.find(25), FoundRow::LOCKED, Retention::NONE), Disposition::LATER);
+  EXPECT_EQ(with_room().settle(decisions->in_flight.find(25), FoundRow::LOCKED, Retention::NONE), Disposition::LATER);
   EXPECT_EQ(decisions->in_flight.find(25)->record_after, moment_after(now, 200)) << "each transaction counts anew";
 }
 
@@ -168,43 +173,43 @@ TEST_F(DispatchRecording, AnEventThatWasPutOffIsNotRecordedAlthoughItsRowIsOurs)
   choose();
   event->record_after = moment_after(now, 50);
   EXPECT_FALSE(decisions->recording.is_ready(event, FoundRow::OURS, Retention::NONE));
-  EXPECT_EQ(decisions->settle(event, FoundRow::OURS, Retention::NONE), Disposition::LATER);
+  EXPECT_EQ(with_room().settle(event, FoundRow::OURS, Retention::NONE), Disposition::LATER);
   EXPECT_EQ(event->state, EventState::ENDED);
   EXPECT_EQ(event->record_after, moment_after(now, 50));
 }
 
 TEST_F(DispatchRecording, WhatIsSettledIsOverAfterTheCommitAndEndedAfterARollback) {
   InFlightEvent *sent = end(1), *gone = end(2), *locked = end(3);
-  ASSERT_TRUE(decisions->block_key(SINK, KEY, 2));
+  with_room().block_key(SINK, KEY, 2);
   choose();
-  EXPECT_EQ(decisions->settle(sent, FoundRow::OURS, Retention::KEPT), Disposition::KEEP);
+  EXPECT_EQ(with_room().settle(sent, FoundRow::OURS, Retention::KEPT), Disposition::KEEP);
   EXPECT_EQ(sent->state, EventState::RECORDED);
-  EXPECT_EQ(decisions->settle(gone, FoundRow::GONE, Retention::NONE), Disposition::FORGET);
+  EXPECT_EQ(with_room().settle(gone, FoundRow::GONE, Retention::NONE), Disposition::FORGET);
   EXPECT_EQ(gone->state, EventState::GONE);
   EXPECT_EQ(key()->state, KeyState::DRAINING) << "its key waits for it no more";
-  EXPECT_EQ(decisions->settle(locked, FoundRow::LOCKED, Retention::NONE), Disposition::LATER);
+  EXPECT_EQ(with_room().settle(locked, FoundRow::LOCKED, Retention::NONE), Disposition::LATER);
   decisions->roll_back_recording();
   for (const InFlightEvent *event : {sent, gone, locked})
     EXPECT_EQ(event->state, EventState::ENDED);
   choose();
-  decisions->settle(sent, FoundRow::OURS, Retention::NONE);
-  decisions->settle(gone, FoundRow::GONE, Retention::NONE);
+  with_room().settle(sent, FoundRow::OURS, Retention::NONE);
+  with_room().settle(gone, FoundRow::GONE, Retention::NONE);
   decisions->commit_recording(77);
   EXPECT_EQ(decisions->in_flight.count(), 1);
   EXPECT_EQ(decisions->in_flight.unflushed.events(), 2);
 }
 
 TEST_F(DispatchRecording, ADeadLetterBlocksItsKeyOrLetsItGoOn) {
-  ASSERT_TRUE(decisions->block_key(SINK, KEY, 3));
+  with_room().block_key(SINK, KEY, 3);
   EXPECT_FALSE(decisions->dead_letter_keys.possible(KEY));
-  ASSERT_TRUE(decisions->dead_letter(SINK, KEY, 3, true));
+  with_room().dead_letter(SINK, KEY, 3, true);
   EXPECT_EQ(key()->state, KeyState::BLOCKED);
   EXPECT_TRUE(decisions->dead_letter_keys.possible(KEY));
-  ASSERT_TRUE(decisions->dead_letter(SINK, KEY, 3, false));
+  with_room().dead_letter(SINK, KEY, 3, false);
   EXPECT_EQ(key()->state, KeyState::DRAINING);
-  ASSERT_TRUE(decisions->dead_letter(SINK, KEY, 5, true));
+  with_room().dead_letter(SINK, KEY, 5, true);
   EXPECT_EQ(key()->blocker, 5);
-  ASSERT_TRUE(decisions->dead_letter(SINK, KEY, 7, false));
+  with_room().dead_letter(SINK, KEY, 7, false);
   EXPECT_EQ(key()->blocker, 5) << "another one blocks it";
 }
 
@@ -217,26 +222,26 @@ TEST_F(DispatchRecording, AFailureOfAnEventWhoseKeyHasChangedIsNotRecorded) {
 }
 
 TEST_F(DispatchRecording, ARedrivenRowBlocksItsKeyUnlessItIsMarkedOrInFlight) {
-  ASSERT_TRUE(decisions->redriven_row(SINK, KEY, 3, 2));
+  with_room().redriven_row(SINK, KEY, 3, 2);
   EXPECT_EQ(key(), nullptr) << "as the blocker, a marked row would never be claimed";
   submit(4);
-  ASSERT_TRUE(decisions->redriven_row(SINK, KEY, 4, 0));
+  with_room().redriven_row(SINK, KEY, 4, 0);
   EXPECT_EQ(key(), nullptr);
-  ASSERT_TRUE(decisions->redriven_row(SINK, KEY, 5, 0));
+  with_room().redriven_row(SINK, KEY, 5, 0);
   ASSERT_NE(key(), nullptr);
   EXPECT_EQ(key()->state, KeyState::BLOCKED);
   EXPECT_EQ(key()->blocker, 5);
 }
 
 TEST_F(DispatchRecording, ADrainingKeyDrainsUpToItsRedrivenRow) {
-  ASSERT_TRUE(decisions->blocked_keys.drain(SINK, KEY, 2));
-  ASSERT_TRUE(decisions->redriven_row(SINK, KEY, 5, 0));
+  with_room().blocked_keys.drain(SINK, KEY, 2);
+  with_room().redriven_row(SINK, KEY, 5, 0);
   EXPECT_EQ(key()->state, KeyState::DRAINING) << "marked rows before it are still to be claimed";
   EXPECT_EQ(decisions->locked_rows.first_of_key(SINK, KEY), 5);
 }
 
 TEST_F(DispatchRecording, AFailedEventIsMarkedBehindAnEarlierBlocker) {
-  ASSERT_TRUE(decisions->block_key(SINK, KEY, 3));
+  with_room().block_key(SINK, KEY, 3);
   EXPECT_EQ(decisions->group_behind_blocker(end(4, Outcome::RETRY)), key()->group);
   EXPECT_EQ(decisions->group_behind_blocker(end(3, Outcome::RETRY)), 0) << "it is the blocker";
   decisions->blocked_keys.release(SINK, KEY, 3);
@@ -376,7 +381,7 @@ TEST_F(DispatchRecordingOfSinks, LockedRowsAreNoSuccessOfAStuckSink) {
   Recording::begin_stuck(&sink);
   end_of(&sink, 1);
   for (InFlightEvent *event : choose())
-    decisions->settle(event, FoundRow::LOCKED, Retention::NONE);
+    with_room().settle(event, FoundRow::LOCKED, Retention::NONE);
   decisions->commit_recording(1);
   EXPECT_TRUE(Recording::is_stuck(&sink));
 }
@@ -432,7 +437,7 @@ protected:
   InFlightEvent *ended(int64_t position, const Completion &how, const SinkRules &rules, int32_t attempts = 0) {
     InFlightEvent *event = submit(position);
     event->attempts = attempts;
-    EXPECT_TRUE(decisions->event_ended(event, how, rules, {now, 5000}));
+    with_room().event_ended(event, how, rules, {now, 5000});
     return event;
   }
 
@@ -477,13 +482,13 @@ TEST_F(DispatchEventEnded, AFailureBlocksItsKeyAndASuccessReleasesIt) {
   ended(4, completion(Outcome::DEFERRED), ORDERED);
   EXPECT_TRUE(is_blocked());
   decisions->blocked_keys.forget(SINK, KEY);
-  ASSERT_TRUE(decisions->block_key(SINK, KEY, 7));
+  with_room().block_key(SINK, KEY, 7);
   ended(7, completion(Outcome::SENT), ORDERED);
   EXPECT_FALSE(is_blocked());
 }
 
 TEST_F(DispatchEventEnded, ADeadLetterBlocksWhereItsSinkSaysSo) {
-  ASSERT_TRUE(decisions->block_key(SINK, KEY, 1));
+  with_room().block_key(SINK, KEY, 1);
   ended(1, completion(Outcome::REJECTED), ORDERED);
   EXPECT_FALSE(is_blocked());
   ended(2, completion(Outcome::REJECTED), BLOCKING);
@@ -528,9 +533,9 @@ TEST_F(DispatchEventEnded, WhatWasNotTriedComesBackAndWhatIsDeferredBehindItsBlo
   EXPECT_TRUE(decisions->is_returned(event, Outcome::RETURNED, true));
   EXPECT_TRUE(decisions->is_returned(event, Outcome::RETURNED, false));
   EXPECT_FALSE(decisions->is_returned(event, Outcome::DEFERRED, true));
-  ASSERT_TRUE(decisions->block_key(SINK, KEY, 5));
+  with_room().block_key(SINK, KEY, 5);
   EXPECT_FALSE(decisions->is_returned(event, Outcome::DEFERRED, true)) << "it is the blocker";
-  ASSERT_TRUE(decisions->block_key(SINK, KEY, 4));
+  with_room().block_key(SINK, KEY, 4);
   EXPECT_TRUE(decisions->is_returned(event, Outcome::DEFERRED, true));
   EXPECT_FALSE(decisions->is_returned(event, Outcome::DEFERRED, false));
   for (Outcome outcome : {Outcome::SENT, Outcome::RETRY, Outcome::REJECTED})
@@ -560,14 +565,14 @@ TEST_F(DispatchEventEnded, AfterACommitOnlyWhatWasPutOffIsDueAndAfterARollbackAl
   Recording &recording = decisions->recording;
   ended(1, completion(Outcome::SENT), ORDERED), ended(2, completion(Outcome::SENT), ORDERED);
   for (InFlightEvent *event : choose())
-    decisions->settle(event, event->position == 1 ? FoundRow::LOCKED : FoundRow::OURS, Retention::NONE);
+    with_room().settle(event, event->position == 1 ? FoundRow::LOCKED : FoundRow::OURS, Retention::NONE);
   decisions->roll_back_recording();
   EXPECT_EQ(recording.next_moment(), MOMENT_NONE);
   EXPECT_TRUE(recording.is_gathering());
   now = moment_after(now, 1);
   decisions->in_flight.find(1)->record_after = MOMENT_NONE;
   for (InFlightEvent *event : choose())
-    decisions->settle(event, event->position == 1 ? FoundRow::LOCKED : FoundRow::OURS, Retention::NONE);
+    with_room().settle(event, event->position == 1 ? FoundRow::LOCKED : FoundRow::OURS, Retention::NONE);
   decisions->commit_recording(1);
   EXPECT_EQ(recording.next_moment(), moment_after(now, 200));
   EXPECT_FALSE(recording.is_gathering());

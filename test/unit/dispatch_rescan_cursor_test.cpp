@@ -71,9 +71,10 @@ protected:
   static constexpr Moment BEGIN = {3'600'000'000};
 
   void block(int n) {
-    int64_t replaced;
-    for (int i = 1; i <= n; i++)
-      ASSERT_TRUE(keys.block(1, i, i, &replaced));
+    for (int i = 1; i <= n; i++) {
+      keys.make_room();
+      keys.block(1, i, i);
+    }
   }
   bool wanted_after(int64_t milliseconds) { return check.wanted(keys, moment_after(BEGIN, milliseconds), PAUSE_MS); }
 

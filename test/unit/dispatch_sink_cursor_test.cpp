@@ -93,10 +93,11 @@ TEST(DispatchDueCursor, ARollBackPassesNothingAndForgetsNothing) {
 
 TEST(DispatchLateTransactions, OneIsReadAfterTheOther) {
   LateTransactions late;
+  late.make_room(3);
   EXPECT_TRUE(late.empty());
   EXPECT_EQ(late.lowest(), POSITION_NONE);
-  ASSERT_TRUE(late.add(101, 50));
-  ASSERT_TRUE(late.add(102, 50));
+  late.add(101, 50);
+  late.add(102, 50);
   EXPECT_EQ(late.first().xid, 101U);
   EXPECT_EQ(late.first().after, 0);
   EXPECT_EQ(late.first().upto, 50);
@@ -113,11 +114,12 @@ TEST(DispatchLateTransactions, OneIsReadAfterTheOther) {
 
 TEST(DispatchLateTransactions, ARollBackReadsAgainWhatTheRoundHasReadAndForgetsWhatItHasFound) {
   LateTransactions late;
-  ASSERT_TRUE(late.add(101, 50));
-  ASSERT_TRUE(late.add(102, 50));
+  late.make_room(3);
+  late.add(101, 50);
+  late.add(102, 50);
   late.first_read(20, false);
   late.begin_round();
-  ASSERT_TRUE(late.add(103, 60));
+  late.add(103, 60);
   late.first_read(50, true);
   late.first_read(50, true);
   EXPECT_EQ(late.first().xid, 103U);
@@ -132,8 +134,9 @@ TEST(DispatchLateTransactions, ARollBackReadsAgainWhatTheRoundHasReadAndForgetsW
 
 TEST(DispatchLateTransactions, TheNextRoundGoesOnWhereTheLastOneStopped) {
   LateTransactions late;
-  ASSERT_TRUE(late.add(101, 50));
-  ASSERT_TRUE(late.add(102, 50));
+  late.make_room(3);
+  late.add(101, 50);
+  late.add(102, 50);
   late.begin_round();
   late.first_read(50, true);
   late.first_read(10, false);
@@ -153,6 +156,7 @@ class DispatchSinkCursor : public testing::Test {
 protected:
   void SetUp() override {
     cursor.restart(CURSOR_NOW);
+    cursor.late.make_room(2);
     cursor.set_free_slots(10, 1000);
     read_to(100);
     cursor.due.begin_read();
@@ -169,7 +173,7 @@ protected:
 };
 
 TEST_F(DispatchSinkCursor, ARestartSeesAllRowsAgain) {
-  ASSERT_TRUE(cursor.late_commit(101, 50));
+  cursor.late_commit(101, 50);
   cursor.hold_batch();
   cursor.restart(CURSOR_NOW);
   EXPECT_EQ(cursor.position(), 0);
@@ -206,7 +210,7 @@ TEST_F(DispatchSinkCursor, ARollBackGoesToWhereTheRoundBeganOrToTheRewind) {
 }
 
 TEST_F(DispatchSinkCursor, ARollBackTakesAllWaysOfReadingBack) {
-  ASSERT_TRUE(cursor.late_commit(101, 50));
+  cursor.late_commit(101, 50);
   cursor.early_retry.begin("e", CURSOR_NOW);
   cursor.due.stop_before(CURSOR_NOW + 50);
   cursor.begin_round();
@@ -235,9 +239,9 @@ TEST_F(DispatchSinkCursor, OfAHeldBatchTheEventsBehindARewindMustNotBeHandedOver
 
 TEST_F(DispatchSinkCursor, RowsOfALateTransactionComeBeforeTheMainScanGoesOn) {
   EXPECT_TRUE(cursor.may_read());
-  ASSERT_TRUE(cursor.late_commit(101, 101));
+  cursor.late_commit(101, 101);
   EXPECT_TRUE(cursor.may_read()) << "its first row lies above: the main scan comes to all of them";
-  ASSERT_TRUE(cursor.late_commit(102, 100));
+  cursor.late_commit(102, 100);
   EXPECT_FALSE(cursor.may_read());
   EXPECT_EQ(cursor.late.first().upto, 100);
   cursor.late.first_read(100, true);
@@ -287,7 +291,7 @@ TEST_F(DispatchSinkCursor, TheLowWatermarkIsTheLowestRowThatIsYetToBeClaimed) {
   EXPECT_EQ(cursor.low_watermark(), 80);
   cursor.raise_watermark(90);
   EXPECT_EQ(cursor.low_watermark(), 80) << "a row of another origin stays where it is";
-  ASSERT_TRUE(cursor.late_commit(101, 50));
+  cursor.late_commit(101, 50);
   cursor.late.first_read(60, false);
   cursor.raise_watermark(90);
   EXPECT_EQ(cursor.low_watermark(), 61);
@@ -301,7 +305,7 @@ TEST_F(DispatchSinkCursor, TheLowWatermarkSinksAtOnce) {
   EXPECT_EQ(cursor.low_watermark(), 60);
   cursor.foreign_row_passed(50);
   EXPECT_EQ(cursor.low_watermark(), 50);
-  ASSERT_TRUE(cursor.late_commit(101, 40));
+  cursor.late_commit(101, 40);
   EXPECT_EQ(cursor.low_watermark(), 0);
 }
 
@@ -342,13 +346,14 @@ TEST(DispatchRound, LateCommitsOfARoundThatIsRolledBackAreFoundAgain) {
   SinkCursor *cursor = sink.cursor;
   const uint64_t running[] = {101};
   cursor->passed(50);
-  ASSERT_TRUE(decisions->late_commits.note_running({running, 1, 105, 105}));
+  ASSERT_TRUE(decisions->find_late_commits({running, 1, 105, 105}));
+  decisions->late_commits.note_running({running, 1, 105, 105});
   for (int round = 0; round < 2; round++) {
     decisions->begin_round({{3'600'000'000}, CURSOR_NOW}, 10, 1000);
-    ASSERT_TRUE(decisions->late_commits.find_ended({nullptr, 0, 106, 106}));
+    ASSERT_TRUE(decisions->find_late_commits({nullptr, 0, 106, 106}));
     ASSERT_EQ(decisions->late_commits.ended().size(), 1U);
-    ASSERT_TRUE(cursor->late_commit(decisions->late_commits.ended()[0], 40));
-    ASSERT_TRUE(decisions->late_commits.note_running({nullptr, 0, 106, 106}));
+    cursor->late_commit(decisions->late_commits.ended()[0], 40);
+    decisions->late_commits.note_running({nullptr, 0, 106, 106});
     cursor->late.first_read(50, true);
     EXPECT_TRUE(cursor->late.empty());
     decisions->roll_back_round();
@@ -357,7 +362,8 @@ TEST(DispatchRound, LateCommitsOfARoundThatIsRolledBackAreFoundAgain) {
 
 TEST(DispatchRound, DrainingKeysOfARoundThatIsRolledBackBeginAgain) {
   std::unique_ptr<Dispatch> decisions{dispatch::create()};
-  ASSERT_TRUE(decisions->blocked_keys.drain(1, 77, 5));
+  ASSERT_TRUE(decisions->make_room_to_block());
+  decisions->blocked_keys.drain(1, 77, 5);
   decisions->begin_round({{3'600'000'000}, CURSOR_NOW}, 10, 1000);
   decisions->blocked_keys.drained_to(1, 77, 30);
   decisions->roll_back_round();
@@ -378,18 +384,21 @@ TEST(DispatchRound, TheLowWatermarkIsThatOfAllThatIsKnownOfASink) {
                                 sinks[2].cursor->low_watermark()};
   };
   EXPECT_EQ(watermarks(), (std::vector<int64_t>{101, 101, 101}));
-  ASSERT_TRUE(decisions->block_key(3, 77, 90));
+  ASSERT_TRUE(decisions->make_room_for_row());
+  decisions->block_key(3, 77, 90);
   EXPECT_EQ(watermarks(), (std::vector<int64_t>{101, 101, 90}));
   InFlight::Claimed claimed = {};
   claimed.position = 80;
   claimed.sink = &sinks[0].events;
+  ASSERT_TRUE(decisions->make_room_for_row());
   InFlightEvent *event = decisions->in_flight.claim(claimed);
   EXPECT_EQ(watermarks(), (std::vector<int64_t>{80, 101, 90}));
   event->given_to = 2;
   EXPECT_EQ(watermarks(), (std::vector<int64_t>{80, 80, 90}));
   ASSERT_TRUE(decisions->marks.add_returned({70, {}, 0, 2, 77}));
   EXPECT_EQ(watermarks(), (std::vector<int64_t>{80, 70, 90}));
-  ASSERT_TRUE(decisions->locked_rows.add(60, 3, 77));
+  ASSERT_TRUE(decisions->make_room_for_row());
+  decisions->locked_rows.add(60, 3, 77);
   EXPECT_EQ(watermarks(), (std::vector<int64_t>{60, 60, 60})) << "the sink of a locked row may be another by now";
   ShardSet gained = {};
   gained.add(1);

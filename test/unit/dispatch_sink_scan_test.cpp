@@ -100,19 +100,24 @@ protected:
     cursor = sink.cursor;
     cursor->passed(100);
     cursor->set_free_slots(10, 1000);
-    ASSERT_TRUE(decisions->blocked_keys.drain(KEY.sink, KEY.key_hash, 7));
+    with_room().blocked_keys.drain(KEY.sink, KEY.key_hash, 7);
+  }
+
+  Dispatch &with_room() {
+    EXPECT_TRUE(decisions->make_room_for_row());
+    return *decisions;
   }
 
   int64_t below(DrainStops stops = {}) { return drain_below(*decisions, *cursor, KEY, stops); }
   const BlockedKey *key() { return decisions->blocked_keys.find(KEY.sink, KEY.key_hash); }
-  void lock(int64_t position) { ASSERT_TRUE(decisions->locked_rows.add(position, KEY.sink, KEY.key_hash)); }
+  void lock(int64_t position) { with_room().locked_rows.add(position, KEY.sink, KEY.key_hash); }
 
   InFlightEvent *end(int64_t position, Outcome outcome) {
     InFlight::Claimed claimed = {};
     claimed.position = position;
     claimed.key_hash = KEY.key_hash;
     claimed.sink = &sink.events;
-    InFlightEvent *event = decisions->in_flight.claim(claimed);
+    InFlightEvent *event = with_room().in_flight.claim(claimed);
     decisions->in_flight.submitted(event, MOMENT_NONE);
     decisions->in_flight.end(event, outcome, -1, nullptr, {MOMENT_NONE, 0});
     return event;
@@ -141,14 +146,10 @@ TEST_F(DispatchDraining, AKeyDrainsUpToTheCursorALockedRowOrADeadLetter) {
 
 /* The event of which a recording is put off lost its place as blocker to an earlier one, which was sent. */
 TEST_F(DispatchDraining, AFailedEventThatIsNotRecordedBlocksItsKeyAgain) {
-  bool blocked;
-  ASSERT_TRUE(block_by_unrecorded(*decisions, KEY, &blocked));
-  EXPECT_FALSE(blocked);
+  EXPECT_FALSE(block_by_unrecorded(with_room(), KEY));
   end(40, Outcome::RETRY), end(30, Outcome::DEFERRED), end(20, Outcome::SENT), end(10, Outcome::REJECTED);
-  ASSERT_TRUE(block_by_unrecorded(*decisions, {KEY.sink, 78}, &blocked));
-  EXPECT_FALSE(blocked) << "another key";
-  ASSERT_TRUE(block_by_unrecorded(*decisions, KEY, &blocked));
-  EXPECT_TRUE(blocked);
+  EXPECT_FALSE(block_by_unrecorded(with_room(), {KEY.sink, 78})) << "another key";
+  EXPECT_TRUE(block_by_unrecorded(with_room(), KEY));
   EXPECT_EQ(key()->state, KeyState::BLOCKED);
   EXPECT_EQ(key()->blocker, 30);
 }
@@ -157,14 +158,12 @@ TEST_F(DispatchDraining, AFailedEventThatIsNotRecordedBlocksItsKeyAgain) {
 TEST_F(DispatchDraining, AKeyDrainsUpToAFailureThatTheTransactionRecords) {
   for (const auto &[position, outcome] :
        {std::pair(28, Outcome::DEFERRED), {25, Outcome::RETRY}, {15, Outcome::SENT}})
-    EXPECT_NE(decisions->settle(end(position, outcome), FoundRow::OURS, Retention::NONE), Disposition::LATER);
-  bool blocked;
-  ASSERT_TRUE(block_by_unrecorded(*decisions, KEY, &blocked));
-  EXPECT_FALSE(blocked);
+    EXPECT_NE(with_room().settle(end(position, outcome), FoundRow::OURS, Retention::NONE), Disposition::LATER);
+  EXPECT_FALSE(block_by_unrecorded(with_room(), KEY));
   EXPECT_EQ(decisions->recording.first_failure({KEY.sink, KEY.key_hash + 1}), POSITION_NONE);
   EXPECT_EQ(below(), 25);
   SinkScan nothing = {RowScan::DRAINING, cursor, 10, 0, below()};
-  ASSERT_TRUE(drain_read_ended(*decisions, nothing, KEY, {}));
+  drain_read_ended(with_room(), nothing, KEY, {});
   EXPECT_NE(key(), nullptr) << "its row is to be read once it is recorded";
   decisions->commit_recording(1);
   EXPECT_EQ(key()->state, KeyState::BLOCKED);
@@ -172,7 +171,7 @@ TEST_F(DispatchDraining, AKeyDrainsUpToAFailureThatTheTransactionRecords) {
 }
 
 TEST_F(DispatchDraining, AKeyIsFreeWhenNothingIsLeftBehindIt) {
-  ASSERT_TRUE(drain_read_ended(*decisions, scan(), KEY, {}));
+  drain_read_ended(with_room(), scan(), KEY, {});
   EXPECT_EQ(key(), nullptr);
 }
 
@@ -192,25 +191,25 @@ TEST_F(DispatchDraining, AKeyDrainsOnUntilTheRemovalOfAMarkHasCommitted) {
     its_sink.cursor = cursor;
     its_sink.rules.ordered = true;
     ASSERT_EQ(classify_row(*decisions, row, its_sink, RowScan::DRAINING).verdict, RowVerdict::SKIP);
-    ASSERT_TRUE(drain_read_ended(*decisions, scan(), KEY, {}));
+    drain_read_ended(with_room(), scan(), KEY, {});
     decisions->roll_back_round();
     ASSERT_NE(key(), nullptr);
     EXPECT_EQ(key()->state, KeyState::DRAINING);
     EXPECT_EQ(key()->drained, 0);
   }
   decisions->begin_round({{2}, SCAN_NOW}, 10, 1000);
-  ASSERT_TRUE(drain_read_ended(*decisions, scan(), KEY, {}));
+  drain_read_ended(with_room(), scan(), KEY, {});
   EXPECT_EQ(key(), nullptr);
 }
 
 TEST_F(DispatchDraining, AKeyDrainsOnWhenRowsAreLeft) {
   SinkScan full = scan();
   full.limit = 2;
-  ASSERT_TRUE(drain_read_ended(*decisions, full, KEY, {}));
+  drain_read_ended(with_room(), full, KEY, {});
   ASSERT_NE(key(), nullptr);
   EXPECT_EQ(key()->drained, 30);
   cursor->passed(24);
-  ASSERT_TRUE(drain_read_ended(*decisions, scan(), KEY, {}));
+  drain_read_ended(with_room(), scan(), KEY, {});
   ASSERT_NE(key(), nullptr) << "the main scan has yet to come to the others";
   EXPECT_EQ(key()->drained, 20);
 }
@@ -218,31 +217,31 @@ TEST_F(DispatchDraining, AKeyDrainsOnWhenRowsAreLeft) {
 TEST_F(DispatchDraining, ALockedRowKeepsTheKeyDraining) {
   SinkScan read = scan();
   lock(50);
-  ASSERT_TRUE(drain_read_ended(*decisions, read, KEY, {})) << "the read itself has come across it";
+  drain_read_ended(with_room(), read, KEY, {}); /* the read itself has come across it */
   ASSERT_NE(key(), nullptr);
   EXPECT_EQ(key()->state, KeyState::DRAINING);
 }
 
 TEST_F(DispatchDraining, ADeadLetterBlocksTheKeyWhenItIsNext) {
   cursor->set_has_backlog(true);
-  ASSERT_TRUE(drain_read_ended(*decisions, scan(25), KEY, {.dead = 25}));
+  drain_read_ended(with_room(), scan(25), KEY, {.dead = 25});
   ASSERT_NE(key(), nullptr);
   EXPECT_EQ(key()->state, KeyState::BLOCKED);
   EXPECT_EQ(key()->blocker, 25);
 }
 
 TEST_F(DispatchDraining, ADeadLetterAboveTheCursorBlocksTheKeyWhenAllBeforeItWasClaimed) {
-  ASSERT_TRUE(drain_read_ended(*decisions, scan(200), KEY, {.dead = 200}));
+  drain_read_ended(with_room(), scan(200), KEY, {.dead = 200});
   ASSERT_NE(key(), nullptr);
   EXPECT_EQ(key()->blocker, 200);
 }
 
 TEST_F(DispatchDraining, ADeadLetterDoesNotBlockTheKeyWhileRowsBeforeItWait) {
   lock(50);
-  ASSERT_TRUE(drain_read_ended(*decisions, scan(60), KEY, {.dead = 60}));
+  drain_read_ended(with_room(), scan(60), KEY, {.dead = 60});
   EXPECT_EQ(key()->state, KeyState::DRAINING) << "a locked one";
   cursor->set_has_backlog(true);
-  ASSERT_TRUE(drain_read_ended(*decisions, scan(200), KEY, {.dead = 200}));
+  drain_read_ended(with_room(), scan(200), KEY, {.dead = 200});
   EXPECT_EQ(key()->state, KeyState::DRAINING) << "one that the main scan has yet to see";
 }
 
@@ -252,7 +251,7 @@ TEST_F(DispatchDraining, ARedrivenRowIsNotPassed) {
   EXPECT_EQ(below({.dead = 40, .redriven = 60}), 40);
   for (const DrainStops &stops : {DrainStops{.redriven = 60}, DrainStops{.dead = 80, .redriven = 60}}) {
     SinkScan read = {RowScan::DRAINING, cursor, 10, 0, below(stops)};
-    ASSERT_TRUE(drain_read_ended(*decisions, read, KEY, stops));
+    drain_read_ended(with_room(), read, KEY, stops);
     ASSERT_NE(key(), nullptr);
     EXPECT_EQ(key()->state, KeyState::DRAINING)
         << "blocked by a later event, or free, it would never be sent in its turn";
@@ -260,8 +259,8 @@ TEST_F(DispatchDraining, ARedrivenRowIsNotPassed) {
 }
 
 TEST_F(DispatchDraining, AKeyThatARowOfTheReadBlocksStaysBlocked) {
-  ASSERT_TRUE(decisions->block_key(KEY.sink, KEY.key_hash, 30));
-  ASSERT_TRUE(drain_read_ended(*decisions, scan(), KEY, {}));
+  with_room().block_key(KEY.sink, KEY.key_hash, 30);
+  drain_read_ended(with_room(), scan(), KEY, {});
   ASSERT_NE(key(), nullptr);
   EXPECT_EQ(key()->blocker, 30);
 }

@@ -16,14 +16,14 @@ void ClaimRound::read_fresh_shards() {
            row.sink->shards.is_fresh(shard_of(row.facts.key_hash, row.facts.position));
   };
 
-  port_.read({.rows = RowsOf::FAILING}, [&](const ReadRow &row) {
+  read_rows({.rows = RowsOf::FAILING}, [&](const ReadRow &row) {
     if (is_fresh(row))
-      need(d_.block_key(row.sink->id(), row.facts.key_hash, row.facts.position));
+      d_.block_key(row.sink->id(), row.facts.key_hash, row.facts.position);
     return true;
   });
-  port_.read({.rows = RowsOf::GROUPS}, [&](const ReadRow &row) {
+  read_rows({.rows = RowsOf::GROUPS}, [&](const ReadRow &row) {
     if (is_fresh(row))
-      need(d_.blocked_keys.drain(row.sink->id(), row.facts.key_hash, row.facts.blocked_by));
+      d_.blocked_keys.drain(row.sink->id(), row.facts.key_hash, row.facts.blocked_by);
     return true;
   });
   d_.rescan_cursor.restart();
@@ -40,21 +40,21 @@ DeadLetter ClaimRound::note_dead_letter(const ReadRow &row) {
     return is_mine(row.sink, row.facts) ? DeadLetter::DEAD : DeadLetter::ELSEWHERE;
   if (!row.sink->rules.dead_letters_block || row.facts.key_hash == 0)
     return DeadLetter::DEAD;
-  need(d_.block_key(row.sink->id(), row.facts.key_hash, row.facts.position));
+  d_.block_key(row.sink->id(), row.facts.key_hash, row.facts.position);
   return DeadLetter::BLOCKS;
 }
 
 /* All of them: after the worker has taken shards, and when on_dead_letter of a sink becomes 'block'. */
 void ClaimRound::read_dead_letters() {
-  port_.read({.rows = RowsOf::DEAD}, [this](const ReadRow &row) {
+  read_rows({.rows = RowsOf::DEAD}, [this](const ReadRow &row) {
     note_dead_letter(row);
     return true;
   });
   OUTBOX_ROUND_POINT(port_, "claim.dead_letters_read");
-  port_.read({.rows = RowsOf::REDRIVEN}, [this](const ReadRow &row) {
+  read_rows({.rows = RowsOf::REDRIVEN}, [this](const ReadRow &row) {
     d_.dead_letter_keys.note(row.facts.key_hash);
     if (is_ours(row) && row.sink->rules.ordered)
-      need(d_.redriven_row(row.sink->id(), row.facts.key_hash, row.facts.position, row.facts.blocked_by));
+      d_.redriven_row(row.sink->id(), row.facts.key_hash, row.facts.position, row.facts.blocked_by);
     return true;
   });
   d_.dead_letters_stale = false; /* a read that fails is repeated */
@@ -66,7 +66,7 @@ void ClaimRound::find_dead_letters(std::span<const int64_t> positions) {
   memory_.dead_letters.assign(positions.size(), DeadLetter::NOT_DEAD);
   if (positions.empty())
     return;
-  port_.read({.rows = RowsOf::DEAD_POSITIONS, .positions = positions}, [&](const ReadRow &row) {
+  read_rows({.rows = RowsOf::DEAD_POSITIONS, .positions = positions}, [&](const ReadRow &row) {
     d_.blocked_keys.row_seen(row.sink ? row.sink->id() : 0, row.facts.key_hash, row.facts.position);
     const DeadLetter state = note_dead_letter(row);
     for (size_t i = 0; i < positions.size(); i++)
@@ -83,12 +83,12 @@ void ClaimRound::find_dead_letters(std::span<const int64_t> positions) {
 DrainStops ClaimRound::dead_letter_stops(RoundSink &sink, uint64_t key_hash) {
   DrainStops stops;
 
-  port_.read({.rows = RowsOf::DEAD_OF_KEY, .sink = &sink, .key_hash = key_hash}, [&](const ReadRow &row) {
+  read_rows({.rows = RowsOf::DEAD_OF_KEY, .sink = &sink, .key_hash = key_hash}, [&](const ReadRow &row) {
     if (is_ours(row))
       stops.dead = row.facts.position;
     return !is_ours(row);
   });
-  port_.read({.rows = RowsOf::REDRIVEN_OF_KEY, .sink = &sink, .key_hash = key_hash}, [&](const ReadRow &row) {
+  read_rows({.rows = RowsOf::REDRIVEN_OF_KEY, .sink = &sink, .key_hash = key_hash}, [&](const ReadRow &row) {
     if (d_.in_flight.find(row.facts.position) || !is_ours(row))
       return true;
     stops.redriven = row.facts.position;

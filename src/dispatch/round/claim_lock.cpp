@@ -48,22 +48,24 @@ void ClaimRound::lock_and_mark() {
     pruned = d_.round.dropped = true;
     if (result == RowLocked::BUSY) {
       OUTBOX_ROUND_POINT(port_, "lock.busy_row");
-      need(d_.block_key(event->sink->id, event->key_hash, event->position));
+      need(d_.make_room_to_block());
+      d_.block_key(event->sink->id, event->key_hash, event->position);
       /* an earlier event of the key may become its blocker */
-      need(d_.locked_rows.add(event->position, event->sink->id, event->key_hash));
+      d_.locked_rows.add(event->position, event->sink->id, event->key_hash);
     } else {
       d_.blocked_keys.release(event->sink->id, event->key_hash, event->position);
     }
     drop(place, result == RowLocked::BUSY ? "another session has locked it" : "its row has changed");
   };
   const auto see_mark = [&](const Mark &mark, RowLocked result, const RowHandle &handle) {
+    need(d_.make_room_to_block());
     if (result == RowLocked::BUSY)
-      need(d_.locked_rows.add(mark.position, mark.sink, mark.key_hash));
+      d_.locked_rows.add(mark.position, mark.sink, mark.key_hash);
     if (result != RowLocked::LOCKED || d_.sinks.find(mark.sink) == nullptr)
       return;
     memory_.marks.push_back({handle, mark.group});
     if (mark.group != 0)
-      need(d_.blocked_keys.marked(mark.sink, mark.key_hash, mark.group, mark.position));
+      d_.blocked_keys.marked(mark.sink, mark.key_hash, mark.group, mark.position);
   };
   port_.lock(marks, see_event, see_mark);
   if (pruned)

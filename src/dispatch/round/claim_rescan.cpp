@@ -39,7 +39,7 @@ bool ClaimRound::read_again() {
   bool wanted_again = false;
 
   sort_by_position(memory_);
-  port_.read({.rows = RowsOf::POSITIONS, .positions = memory_.positions}, [&](const ReadRow &row) {
+  read_rows({.rows = RowsOf::POSITIONS, .positions = memory_.positions}, [&](const ReadRow &row) {
     const SinkId sink = row.sink ? row.sink->id() : 0;
     d_.blocked_keys.row_seen(sink, row.facts.key_hash, row.facts.position);
     const RowVerdict verdict = classify(row, RowScan::RESCAN);
@@ -78,7 +78,7 @@ void ClaimRound::claim_locked_rows() {
 
   if (locked.next_moment() > d_.round.now.moment)
     return;
-  need(locked.take_due() && memory_.reserve_rows(locked.look_count()));
+  locked.take_due();
   memory_.rows.clear();
   for (int i = 0; i < locked.look_count(); i++)
     memory_.rows.push_back({locked.looked(i).position, RereadRow::GONE, 0, 0});
@@ -92,7 +92,6 @@ bool ClaimRound::rescan(bool *more) {
   RescanCursor &cursor = d_.rescan_cursor;
 
   OUTBOX_ROUND_POINT(port_, "rescan.begin");
-  need(memory_.reserve_rows(RoundMemory::QUEUE_ENTRIES));
   cursor.begin_page(port_.oldest_running());
   memory_.entries.resize(limits_.queue_entries);
   memory_.entries.resize(port_.read_queue(cursor.after(), memory_.entries));
@@ -133,7 +132,7 @@ bool ClaimRound::check_blockers() {
   const std::span<const int64_t> blockers = d_.blocked_keys.check_begin();
   if (blockers.empty())
     return check.end(d_.blocked_keys, false);
-  port_.read({.rows = RowsOf::POSITIONS, .positions = blockers}, [this](const ReadRow &row) {
+  read_rows({.rows = RowsOf::POSITIONS, .positions = blockers}, [this](const ReadRow &row) {
     if (row.sink)
       d_.blocked_keys.check_seen(row.sink->id(), row.facts.key_hash, row.facts.position);
     return true;

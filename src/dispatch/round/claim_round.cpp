@@ -6,6 +6,14 @@
 
 namespace dispatch {
 
+void ClaimRound::read_rows(const Read &read, RowVisitor visit) {
+  port_.read(read, [&](const ReadRow &row) {
+    need(d_.make_room_for_row());
+    return visit(row);
+  });
+  need(d_.make_room_to_block());
+}
+
 bool ClaimRound::is_mine(const RoundSink *sink, const Row &row) const {
   const int shard = shard_of(row.key_hash, row.position);
 
@@ -14,7 +22,7 @@ bool ClaimRound::is_mine(const RoundSink *sink, const Row &row) const {
 
 /* Before rows are read: a key that has become free meanwhile must not drain past the returned events. */
 void ClaimRound::mark_returned() {
-  need(d_.mark_returned());
+  d_.mark_returned();
   for (const Mark &mark : d_.marks.returned()) {
     RoundSink *sink = d_.sinks.find(mark.sink);
     if (mark.group != 0)
@@ -50,17 +58,18 @@ bool ClaimRound::has_news() {
   }
   if (d_.sinks.all().empty() || !d_.marks.returned().empty() || d_.sinks.any_fresh_shard() || d_.blocked_keys.any())
     return true;
-  need(d_.late_commits.find_ended(port_.transactions()));
+  const TransactionSnapshot transactions = port_.transactions();
+  need(d_.find_late_commits(transactions));
   if (port_.any_news(d_.rescan_cursor.after(), cursor, d_.late_commits.ended()))
     return true;
-  need(d_.late_commits.note_running(port_.transactions()));
+  d_.late_commits.note_running(transactions);
   return false;
 }
 
 bool ClaimRound::run(Now now, bool *rescan_wanted) {
   bool more = false;
 
-  d_.begin_round(now, port_.free_events(), std::min(port_.free_bytes(), limits_.bytes));
+  need(d_.begin_round(now, port_.free_events(), std::min(port_.free_bytes(), limits_.bytes)));
   mark_returned();
   OUTBOX_ROUND_POINT(port_, "claim.begin");
   if (d_.dead_letters_stale || d_.sinks.any_fresh_shard())

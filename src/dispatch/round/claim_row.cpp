@@ -28,14 +28,15 @@ RowDecision ClaimRound::decide(const ReadRow &row, RowScan scan) {
     return pass_foreign(row);
   RoundSink &sink = *row.sink;
   sink.cursor->lower_watermark(row.facts.position);
+  if (row.facts.redriven && row.facts.key_hash != 0 && sink.rules.ordered)
+    need(d_.redrive_order.know(d_.in_flight));
   RowDecision decision = classify_row(d_, row.facts, sink, scan);
-  need(decision.verdict != RowVerdict::OUT_OF_MEMORY);
   if (decision.verdict != RowVerdict::CLAIM)
     return decision;
   InFlightEvent *event = port_.claim(row, &decision.reason);
   if (event == nullptr)
     return skip_row(decision.reason);
-  need(d_.event_claimed(event));
+  d_.event_claimed(event);
   return decision;
 }
 

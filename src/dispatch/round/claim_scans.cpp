@@ -17,13 +17,14 @@ void ClaimRound::find_late_commits() {
 
   for (const RoundSink *sink : d_.sinks.all())
     farthest = std::max(farthest, sink->cursor->position());
-  need(d_.late_commits.find_ended(port_.transactions()));
+  const TransactionSnapshot transactions = port_.transactions();
+  need(d_.find_late_commits(transactions));
   if (!d_.late_commits.ended().empty() && farthest > 0)
     port_.find_late(d_.late_commits.ended(), farthest, [this](uint64_t xid, int64_t first_row) {
       for (RoundSink *sink : d_.sinks.all())
-        need(sink->cursor->late_commit(xid, first_row));
+        sink->cursor->late_commit(xid, first_row);
     });
-  need(d_.late_commits.note_running(port_.transactions()));
+  d_.late_commits.note_running(transactions);
 }
 
 /* ---- one sink ------------------------------------------------------------------------------------------------- */
@@ -48,8 +49,8 @@ void ClaimRound::scan_late(RoundSink &sink) {
   while (all && !late.empty() && sink.cursor->free_slots() > 0) {
     const LateTransaction first = late.first();
     SinkScan scan = {RowScan::LATE, sink.cursor, READ_MAX, first.after, 0};
-    port_.read({.rows = RowsOf::LATE, .xid = first.xid, .after = first.after, .upto = first.upto, .limit = READ_MAX},
-               [&](const ReadRow &row) { return visit(row, sink, &scan, 0); });
+    read_rows({.rows = RowsOf::LATE, .xid = first.xid, .after = first.after, .upto = first.upto, .limit = READ_MAX},
+              [&](const ReadRow &row) { return visit(row, sink, &scan, 0); });
     all = scan.all_read();
     late.first_read(scan.last_position, all);
   }
@@ -57,19 +58,18 @@ void ClaimRound::scan_late(RoundSink &sink) {
 
 void ClaimRound::drain(RoundSink &sink, uint64_t key_hash) {
   const KeyId id = {sink.id(), key_hash};
-  bool blocked;
 
-  need(block_by_unrecorded(d_, id, &blocked));
-  if (blocked)
+  need(d_.make_room_to_block());
+  if (block_by_unrecorded(d_, id))
     return;
   const BlockedKey *key = d_.blocked_keys.find(sink.id(), key_hash);
   const int64_t group = key->group, drained = key->drained;
   const DrainStops stops = sink.rules.dead_letters_block ? dead_letter_stops(sink, key_hash) : DrainStops();
   const int limit = std::min(sink.cursor->free_slots() + 1, READ_MAX);
   SinkScan scan = {RowScan::DRAINING, sink.cursor, limit, drained, drain_below(d_, *sink.cursor, id, stops)};
-  port_.read({.rows = RowsOf::MARKED, .group = group, .after = drained, .limit = limit},
-             [&](const ReadRow &row) { return visit(row, sink, &scan, key_hash); });
-  need(drain_read_ended(d_, scan, id, stops));
+  read_rows({.rows = RowsOf::MARKED, .group = group, .after = drained, .limit = limit},
+            [&](const ReadRow &row) { return visit(row, sink, &scan, key_hash); });
+  drain_read_ended(d_, scan, id, stops);
 }
 
 bool ClaimRound::scan_draining(RoundSink &sink) {
@@ -91,7 +91,7 @@ bool ClaimRound::scan_due(RoundSink &sink) {
   const Read read = {
       .rows = RowsOf::DUE, .sink = &sink, .after_time = due.after(), .after = due.after_position(), .limit = limit};
   due.begin_read();
-  port_.read(read, [&](const ReadRow &row) { return visit(row, sink, &scan, 0); });
+  read_rows(read, [&](const ReadRow &row) { return visit(row, sink, &scan, 0); });
   if (scan.stopped || scan.all_read())
     return false;
   due.full();
@@ -120,7 +120,7 @@ bool ClaimRound::scan_early_retry(RoundSink &sink) {
                      .after_time = pass.after(),
                      .after = pass.after_position(),
                      .limit = limit};
-  port_.read(read, [&](const ReadRow &row) {
+  read_rows(read, [&](const ReadRow &row) {
     const WallTime due = row.facts.available_at;
     n_rows++;
     if (pass.frees({due, row.tried_at, row.error}, d_.round.now.wall)) {
@@ -152,7 +152,7 @@ bool ClaimRound::scan_main() {
   MainRead read;
 
   while (d_.main_scan.begin_read(d_.round, &read)) {
-    port_.read({.rows = RowsOf::MAIN, .after = read.after, .limit = read.limit}, [this](const ReadRow &row) {
+    read_rows({.rows = RowsOf::MAIN, .after = read.after, .limit = read.limit}, [this](const ReadRow &row) {
       const RowVerdict verdict = classify(row, RowScan::MAIN);
       return d_.main_scan.row_read(row.facts.position, verdict, row.sink ? row.sink->cursor : nullptr);
     });

@@ -63,8 +63,10 @@ void RecordRound::prepare(Disposition disposition, RowToWrite *row, Now now) {
   const InFlightEvent *event = row->event;
   const RoundSink *sink = round_sink_of(event);
 
-  if (disposition == Disposition::DEAD_LETTER)
-    need(d_.dead_letter(sink->id(), event->key_hash, event->position, sink->rules.dead_letters_block));
+  if (disposition == Disposition::DEAD_LETTER) {
+    need(d_.make_room_to_block());
+    d_.dead_letter(sink->id(), event->key_hash, event->position, sink->rules.dead_letters_block);
+  }
   if (disposition != Disposition::RETRY)
     return;
   row->next_attempt = next_attempt(event, port_.retry_delay_ms(*event), now.wall);
@@ -74,8 +76,10 @@ void RecordRound::prepare(Disposition disposition, RowToWrite *row, Now now) {
 
 /* Dead letters before retries: they decide which keys are blocked. */
 void RecordRound::write(Now now) {
-  for (EndedRow &row : memory_.ended)
+  for (EndedRow &row : memory_.ended) {
+    need(row.event->outcome == Outcome::SENT || d_.make_room_to_block());
     row.disposition = d_.settle(row.event, row.found, port_.retention_of(*row.event));
+  }
   for (const Disposition each :
        {Disposition::DELETE, Disposition::KEEP, Disposition::DEAD_LETTER, Disposition::RETRY}) {
     memory_.to_write.clear();
@@ -94,11 +98,11 @@ void RecordRound::write(Now now) {
 void RecordRound::mark_overtaken(std::span<InFlightEvent *const> sent, Moment now) {
   OutOfOrder &out = d_.out_of_order;
 
-  out.begin(now);
+  need(out.begin(now, sent.size()));
   for (InFlightEvent *event : sent)
     if (d_.may_be_out_of_order(event))
-      need(out.add(event));
-  need(out.group(d_.in_flight));
+      out.add(event);
+  out.group(d_.in_flight);
   if (out.keys().empty())
     return;
   OUTBOX_ROUND_POINT(port_, "record.before_overtaken");
@@ -114,9 +118,11 @@ void RecordRound::mark_overtaken(std::span<InFlightEvent *const> sent, Moment no
        {EarlierFate::MARK_DEAD_LETTER, EarlierFate::MARK_PENDING, EarlierFate::DEAD_LETTER_AGAIN}) {
     for (const OvertakenRow &row : out.rows(fate)) {
       const InFlightEvent *later = out.keys()[row.key].last;
-      if (fate == EarlierFate::DEAD_LETTER_AGAIN && row.locked)
-        need(d_.dead_letter(later->sink->id, later->key_hash, row.position,
-                            round_sink_of(later)->rules.dead_letters_block));
+      if (fate == EarlierFate::DEAD_LETTER_AGAIN && row.locked) {
+        need(d_.make_room_to_block());
+        d_.dead_letter(later->sink->id, later->key_hash, row.position,
+                       round_sink_of(later)->rules.dead_letters_block);
+      }
     }
     if (!out.rows(fate).empty())
       port_.write_overtaken(fate, out.rows(fate));

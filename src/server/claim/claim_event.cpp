@@ -26,7 +26,7 @@ static InFlightEvent *claim_row(WorkerSink *sink, const dispatch::ReadRow *read,
       .late = sink->rules.ordered && row->redrive == REDRIVEN_LATE && row->overtaken_by != 0,
   };
   decision_log_shard(claimed.position, sink->name, claimed.shard); /* first: a line of the log can raise an error */
-  InFlightEvent *event = in_flight_claim(&claimed);
+  InFlightEvent *event = in_flight().claim(claimed);
 
   sink->event_claimed(bytes);
   return event;
@@ -51,8 +51,8 @@ static void wait_for_memory(WorkerSink *sink, const dispatch::Row *row) {
   char error[128];
 
   if (sink->rules.ordered)
-    require_memory(dispatcher().block_key(sink->id(), row->key_hash, row->position));
-  require_memory(dispatcher().locked_rows.add(row->position, InvalidOid, 0));
+    dispatcher().block_key(sink->id(), row->key_hash, row->position);
+  dispatcher().locked_rows.add(row->position, InvalidOid, 0);
   snprintf(error, sizeof(error), "out of memory for the event at position " INT64_FORMAT, row->position);
   if (sink->stats && strcmp(sink->stats->last_error, error) != 0) {
     shared_sink_error(sink->stats, error, dispatcher().round.now.wall);
@@ -68,9 +68,9 @@ static void fail_unreadable(WorkerSink *sink, const dispatch::ReadRow *read, con
 
   dispatcher().round.free_events--;
   sink->event_ended(event->bytes);
-  require_memory(dispatcher().event_ended(
-      event, {Outcome::DEFERRED, unreadable_pause_ms(unreadable), unreadable->error, 0, false, false}, sink->rules,
-      dispatcher().round.now));
+  dispatcher().event_ended(event,
+                           {Outcome::DEFERRED, unreadable_pause_ms(unreadable), unreadable->error, 0, false, false},
+                           sink->rules, dispatcher().round.now);
 }
 
 InFlightEvent *ClaimTable::claim(const dispatch::ReadRow &row, const char **reason) {

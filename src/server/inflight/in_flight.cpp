@@ -43,15 +43,6 @@ bool in_flight_waits_for_wal(void) {
   return in_flight_is_full() && in_flight().unflushed.events() > 0;
 }
 
-InFlightEvent *in_flight_claim(const dispatch::InFlight::Claimed *claimed) {
-  InFlightEvent *event = in_flight().claim(*claimed);
-
-  if (event == NULL)
-    ereport(ERROR, (errcode(ERRCODE_OUT_OF_MEMORY), errmsg("out of memory"),
-                    errdetail("An outbox worker needed some for an event in flight.")));
-  return event;
-}
-
 void in_flight_flush_recordings(void) {
   settle_unflushed(INT_MAX);
 }

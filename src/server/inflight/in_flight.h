@@ -43,10 +43,6 @@ int64 in_flight_free_bytes(void);
 bool in_flight_is_full(void);
 bool in_flight_waits_for_wal(void);
 
-/* Adds a claimed event. Its position must not be in flight already. Out of memory is raised as an error of the
- * transaction. */
-InFlightEvent *in_flight_claim(const dispatch::InFlight::Claimed *claimed);
-
 /* The commit of a recording is asynchronous: until its WAL is safe, a crash or failover to a synchronous standby
  * would send the recorded events again. So they count against outbox.max_in_flight until then. Flushes that WAL now.
  */

@@ -41,11 +41,12 @@ static void take_completion(const ob_completion *completion, Now now) {
     return;
   }
   const char *text = outcome == Outcome::SENT ? completion->acknowledgement : completion->error;
+  require_memory(outcome == Outcome::SENT || dispatcher().make_room_to_block());
   sink->event_ended(event->bytes);
-  require_memory(dispatcher().event_ended(event,
-                                          {outcome, completion->retry_after_ms, text, completion->max_attempts,
-                                           completion->suspect, completion->slow_retry},
-                                          sink->rules, now));
+  dispatcher().event_ended(event,
+                           {outcome, completion->retry_after_ms, text, completion->max_attempts, completion->suspect,
+                            completion->slow_retry},
+                           sink->rules, now);
 }
 
 static void return_suspect(InFlightEvent *event) {
