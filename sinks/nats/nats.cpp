@@ -40,7 +40,11 @@ public:
   const std::vector<OptionSpec> &options() const override { return nats_options(); }
   std::vector<const char *> target_options() const override { return {"hosts"}; }
   void check_mapping(const Options &mapping) const override { check_user_mapping(mapping); }
-  SecretMask secrets(const Options &mapping) const override { return secrets_of(mapping); }
+  SecretMask secrets(const Options &mapping) const override {
+    SecretMask mask = SinkKind::secrets(mapping);
+    add_credentials(mapping, mask);
+    return mask;
+  }
   std::shared_ptr<const SinkConfig> parse(const Options &server, const Options *mapping) const override {
     return std::make_shared<NatsConfig>(server, mapping);
   }

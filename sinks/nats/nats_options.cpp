@@ -118,17 +118,12 @@ void check_user_mapping(const Options &mapping) {
   ConnectOptions::check_mapping(mapping);
 }
 
-SecretMask secrets_of(const Options &mapping) {
-  SecretMask mask;
-  for (const OptionSpec &spec : nats_options())
-    if (const std::string *value = spec.secret ? find_option(mapping, spec.name) : nullptr)
-      mask.add(*value);
+void add_credentials(const Options &mapping, SecretMask &mask) {
   if (const std::string *text = find_option(mapping, "credentials")) {
     Credentials credentials = Credentials::parse("credentials", *text);
     mask.add(credentials.jwt);
     mask.add(credentials.seed);
   }
-  return mask;
 }
 
 std::string Connecting::who() const {

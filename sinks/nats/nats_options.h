@@ -30,7 +30,7 @@ Connecting parse_connecting(const Options &server, const Options *mapping);
 void check_user_mapping(const Options &mapping);
 uint32_t parse_max_in_flight(const std::string &name, const std::string &value);
 size_t parse_max_message_bytes(const std::string &name, const std::string &value);
-/* The secrets that no text may show. */
-SecretMask secrets_of(const Options &mapping);
+/* Masks the parts of `credentials` as well as the whole text. */
+void add_credentials(const Options &mapping, SecretMask &mask);
 
 }  // namespace outbox::nats

@@ -37,7 +37,7 @@ struct CertificateFacts {
 std::optional<CertificateFacts> certificate_facts(const std::string &pem);
 std::optional<CertificateFacts> certificate_facts(const void *der, size_t size);
 
-/* What is wrong with a certificate that OpenSSL refuses with this error, and what to do. */
+/* Describes why OpenSSL refused a certificate with this error, and what to do. */
 struct RefusedCertificate {
   std::string whose; /* "its", "the server's" */
   int depth;         /* in the chain; 0: the peer's own */

@@ -53,32 +53,6 @@ static uint32 words_of(const char *text, uint32 hash) {
   return hash;
 }
 
-static void write_line(LineKind *kind, Moment now);
-
-static LineKind *kind_of(About about, const char *sink, const char *text, Moment now) {
-  uint32 hash = hash_combine(hash_bytes((const unsigned char *)sink, (int)strlen(sink)), (uint32)about);
-  LineKind *oldest = &kinds[0];
-
-  if (about == About::SINK)
-    hash = words_of(text, hash);
-  for (LineKind &kind : kinds) {
-    if (kind.hash == hash && strcmp(kind.sink, sink) == 0) {
-      kind.used_at = now;
-      return &kind;
-    }
-    if (kind.used_at < oldest->used_at)
-      oldest = &kind;
-  }
-  if (oldest->counted > 0)
-    write_line(oldest, now);
-  memset(oldest, 0, sizeof(*oldest));
-  oldest->hash = hash;
-  oldest->about = about;
-  oldest->used_at = now;
-  strlcpy(oldest->sink, sink, sizeof(oldest->sink));
-  return oldest;
-}
-
 static Moment due(const LineKind *kind) {
   return kind->written < AT_ONCE ? MOMENT_NONE : moment_after(kind->written_at, PAUSE_MS);
 }
@@ -107,6 +81,32 @@ static void write_line(LineKind *kind, Moment now) {
                                        "WHERE status = 'FAILED' AND sink = %s;",
                                        quote_literal_cstr(kind->sink))));
   kind->counted = 0;
+}
+
+static LineKind *kind_of(About about, const char *sink, const char *text, Moment now) {
+  uint32 hash = hash_combine(hash_bytes((const unsigned char *)sink, (int)strlen(sink)), (uint32)about);
+  LineKind *oldest = &kinds[0];
+
+  if (about == About::SINK)
+    hash = words_of(text, hash);
+  for (LineKind &kind : kinds) {
+    if (kind.hash == hash && strcmp(kind.sink, sink) == 0) {
+      kind.used_at = now;
+      return &kind;
+    }
+    if (kind.used_at < oldest->used_at)
+      oldest = &kind;
+    if (kind.used_at == MOMENT_NONE)
+      break; /* and so are all that follow */
+  }
+  if (oldest->counted > 0)
+    write_line(oldest, now);
+  memset(oldest, 0, sizeof(*oldest));
+  oldest->hash = hash;
+  oldest->about = about;
+  oldest->used_at = now;
+  strlcpy(oldest->sink, sink, sizeof(oldest->sink));
+  return oldest;
 }
 
 static void count(LineKind *kind, TimestampTz at, Moment now) {

@@ -380,7 +380,6 @@ static void drain_and_stop(void) {
       (void)round_trip(now_read(), true, false);
   } while (in_flight().ended() < before || (record_others && moment_now() < until));
   OUTBOX_FAULT_POINT("drain.before_stop");
-  sink_log_flush(moment_now(), true);
   /* The threads end before the slot is freed, so that no worker takes the shards while requests are still sent. */
   worker_stop();
   OUTBOX_FAULT_POINT("drain.stopped");
@@ -402,6 +401,11 @@ static void give_slot_away(void) {
       (void)round_trip(now, true, false);
   }
   drain_and_stop();
+}
+
+[[noreturn]] static void end_worker(void) {
+  sink_log_flush(moment_now(), true);
+  proc_exit(0);
 }
 
 static void init_worker(const WorkerArguments *arguments) {
@@ -439,20 +443,17 @@ void outbox_worker_main(Datum) {
   update_shards(moment_now());
   while (!ShutdownRequestPending) {
     one_loop();
-    if (dispatcher().shards.superfluous() && in_flight().count() == 0 && worker_slot_resign()) {
-      sink_log_flush(moment_now(), true);
-      proc_exit(0);
-    }
+    if (dispatcher().shards.superfluous() && in_flight().count() == 0 && worker_slot_resign())
+      end_worker();
     if (should_exit_idle(now_read(), is_quiet())) {
       OUTBOX_FAULT_POINT("idle.before_stop");
-      sink_log_flush(moment_now(), true);
       worker_stop();
       OUTBOX_FAULT_POINT("idle.stopped");
-      proc_exit(0);
+      end_worker();
     }
     if (worker_slot_is_revoked()) {
       give_slot_away();
-      proc_exit(0);
+      end_worker();
     }
     if (!ShutdownRequestPending)
       wait_for_something();
@@ -460,5 +461,5 @@ void outbox_worker_main(Datum) {
   ereport(LOG,
           (errmsg("outbox worker of database \"%s\" %s", worker_database(), why_told_to_end), errhidecontext(true)));
   drain_and_stop();
-  proc_exit(0); /* the launcher decides whether to start another worker */
+  end_worker(); /* the launcher decides whether to start another worker */
 }
