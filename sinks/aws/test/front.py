@@ -1,7 +1,9 @@
 """A front stands between a sink and moto: it writes down the requests, and gives the answers that moto never gives, in the words of AWS's references."""
 
+import contextlib
 import http.client
 import json
+import socket
 import threading
 import urllib.parse
 from dataclasses import dataclass
@@ -71,6 +73,32 @@ def xml_error(code: str, message: str, status: int = 400) -> Answer:
     return Answer(status, body.encode(), {"content-type": "text/xml"})
 
 
+class Listener(ThreadingHTTPServer):
+    daemon_threads = True
+    allow_reuse_address = True
+
+    def __init__(self, *of: object):
+        self._open: set[socket.socket] = set()
+        super().__init__(*of)
+
+    def process_request(self, request: socket.socket, client_address: tuple) -> None:
+        self._open.add(request)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: socket.socket) -> None:
+        self._open.discard(request)
+        super().shutdown_request(request)
+
+    def handle_error(self, *_: object) -> None:
+        """The sink gives up a request at its timeout, or its connection was reset."""
+
+    def reset(self) -> None:
+        """Ends all connections without a word."""
+        for each in list(self._open):
+            with contextlib.suppress(OSError):  # it has ended by itself
+                each.shutdown(socket.SHUT_RDWR)
+
+
 class Front:
     def __init__(self, moto_port: int):
         self.requests: list[Request] = []
@@ -95,11 +123,12 @@ class Front:
                 self.end_headers()
                 self.wfile.write(answer.body)
 
-        self.moto_port, self.port = moto_port, free_port()
+        self.moto_port, self.port, self._handler = moto_port, free_port(), Handler
         self.url = f"http://127.0.0.1:{self.port}"
-        self._server = ThreadingHTTPServer(("127.0.0.1", self.port), Handler)
-        self._server.handle_error = lambda *_: None  # the sink gives up a request at its timeout
-        self._server.daemon_threads = True
+        self.start()
+
+    def start(self) -> None:
+        self._server = Listener(("127.0.0.1", self.port), self._handler)
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
     def _of_moto(self, request: Request) -> Answer:
@@ -119,3 +148,8 @@ class Front:
     def close(self) -> None:
         self._server.shutdown()
         self._server.server_close()
+
+    def kill(self) -> None:
+        """As when a host in front of AWS dies: its connections end, new ones are refused, and what it has passed on is carried out without an answer."""
+        self.close()
+        self._server.reset()

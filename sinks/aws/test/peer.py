@@ -1,4 +1,5 @@
-"""AWS, as make sink-test breaks it: frozen, and throttling every request. moto is not killed: it keeps what it has acknowledged in memory only.
+"""AWS, as make sink-test breaks it: frozen, throttling every request, and with a host in front of it that dies. moto itself is not killed, because it keeps
+what it has acknowledged in memory only.
 
 The queue is no FIFO queue: moto keeps the order of each, and only a FIFO queue would hide duplicates. It is read while events arrive: moto looks at all
 messages of a queue for each one that it gives, so 1,000 that are read at the end cost it 40 s of CPU, instead of 4 s.
@@ -43,6 +44,12 @@ class Peer:
         with self._reads:
             messages, self._taken = self._taken + self.queue.take(), []
         return [Arrival(message["MessageAttributes"]["id"]["StringValue"], json.loads(message["Body"])) for message in messages]
+
+    def kill(self) -> None:
+        self.front.kill()
+
+    def start(self) -> None:
+        self.front.start()
 
     def hang(self) -> None:
         self.moto.freeze()
