@@ -12,6 +12,7 @@ override with_llvm = no
 PGXS := $(shell $(PG_CONFIG) --pgxs)
 include $(PGXS)
 
+$(OBJS): $(OUTBOX_KIT)/kind.mk # a kit that was installed anew may have other headers, and its archive must fit them
 outbox_kind_module.o: $(OUTBOX_KIT)/kind_module.c
 	$(COMPILE.c) -I$(OUTBOX_KIT) -DOUTBOX_KIND_VERSION='"$(shell sed -n "s/^default_version = '\(.*\)'/\1/p" $(EXTENSION).control)"' -o $@ $<
 
