@@ -64,6 +64,41 @@ TEST(KafkaProducer, APurgeThatIsLateStopsItAnew) {
   EXPECT_FALSE(producer.stopped());
 }
 
+/* The same while the main thread produces: what it has just queued must not be sent behind a message that the purge
+ * has ended. Each round ends with purges, some of which broker threads execute in the next one. */
+TEST(KafkaProducer, NothingThatIsProducedDuringALatePurgeIsSentBehindIt) {
+  KafkaBroker broker;
+  broker.create_topic("t", 1);
+  KafkaConfig config({{"bootstrap_servers", broker.address()}}, nullptr);
+  KafkaProducer producer(config, nullptr, eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  KafkaProducer::Topic &topic = *producer.topic("t");
+  Record record;
+  record.topic = "t";
+  record.value = {"1", 1};
+  uint64_t late = 0;
+  for (int round = 0; late < 300 && round < 5000; round++) {
+    uint64_t produced = 0, ended = 0, first_lost = UINT64_MAX, last_stored = 0;
+    while (produced < 100 && producer.produce(topic, record, (produced + 1) << 32) == RD_KAFKA_RESP_ERR_NO_ERROR)
+      produced++;
+    late += producer.stopped();
+    for (int i = 0; i < 20 && round > 0; i++) /* from then on its partition has a broker */
+      LatePurge::arrives(producer);
+    for (auto end = patience_ends(std::chrono::seconds(30));
+         ended < produced && std::chrono::steady_clock::now() < end; std::this_thread::yield())
+      for (const KafkaProducer::Ending &ending : producer.ended().all) {
+        ended++;
+        if (ending.error)
+          first_lost = std::min(first_lost, ending.opaque >> 32);
+        else
+          last_stored = std::max(last_stored, ending.opaque >> 32);
+      }
+    ASSERT_EQ(ended, produced);
+    ASSERT_LT(last_stored, first_lost) << "in round " << round;
+    producer.resume();
+  }
+  EXPECT_GT(late, 0U) << "no purge came late";
+}
+
 /* The main thread may be busy for long, so nobody calls purge_if_needed() here. */
 TEST(KafkaProducer, AnAcknowledgementWithoutAnOffsetStopsTheFollowersByItself) {
   KafkaBroker broker;

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <cassert>
+#include <thread>
 
 #include "delivery/sinks/kafka/kafka_errors.h"
 #include "delivery/sinks/kafka/kafka_library.h"
@@ -94,11 +95,16 @@ void KafkaProducer::stop_and_purge(rd_kafka_t *producer) {
   purge_once(producer);
 }
 
-/* The same where librdkafka holds locks that produce() needs, so that it must not wait for produce(). That purges
- * then, when it has released mutex_. */
-void KafkaProducer::stop_and_purge_without_waiting(rd_kafka_t *producer) {
+/* The same where librdkafka holds locks that produce() takes. What produce() has just queued would be sent before its
+ * purge, so this waits until produce() has ended, which takes microseconds; but not for ever, because with a lock
+ * that keeps readers behind waiting writers produce() may wait for this thread. Then produce() purges. */
+void KafkaProducer::stop_and_purge_holding_locks(rd_kafka_t *producer) {
   purge_needed_ = stopped_ = true;
-  if (std::unique_lock lock(mutex_, std::try_to_lock); lock.owns_lock())
+  std::unique_lock lock(mutex_, std::try_to_lock);
+  for (auto end = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+       !lock.owns_lock() && std::chrono::steady_clock::now() < end; std::this_thread::yield())
+    (void)lock.try_lock();
+  if (lock.owns_lock())
     purge_once(producer);
 }
 
@@ -137,7 +143,7 @@ void KafkaProducer::stop_for(rd_kafka_t *producer, const rd_kafka_message_t *mes
      * needs, so the next message of the batch purges, or the sink's next poll(). */
     purge_needed_ = stopped_ = true;
   } else if (late_purge) {
-    stop_and_purge_without_waiting(producer);
+    stop_and_purge_holding_locks(producer);
   } else if (!purged_) {
     stop_and_purge(producer);
   }

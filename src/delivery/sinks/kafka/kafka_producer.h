@@ -36,7 +36,8 @@ namespace outbox {
  *
  * Locks: mutex_ separates "stop and purge" from "check and produce", so that no message is produced between a stop
  * and its purge, and no thread of librdkafka sends between them. A message that a purge ends does not take it again;
- * one that a late purge ends only tries to, because librdkafka holds locks then that produce() waits for.
+ * one that a late purge ends waits for it one second at most, because librdkafka then holds locks that produce()
+ * takes.
  * endings_mutex_ guards endings_ and is the innermost lock; brokers_mutex_ guards connected_.
  *
  * Wake-ups: add_ending() writes to fd_ when endings_ was empty, and ended() empties it, both under endings_mutex_, so
@@ -143,7 +144,7 @@ private:
   void add_ending(const rd_kafka_message_t *message);
   void stop_for(rd_kafka_t *producer, const rd_kafka_message_t *message);
   void stop_and_purge(rd_kafka_t *producer);
-  void stop_and_purge_without_waiting(rd_kafka_t *producer);
+  void stop_and_purge_holding_locks(rd_kafka_t *producer);
   void purge_once(rd_kafka_t *producer);
 
   KafkaDiagnosis diagnosis_;
