@@ -158,8 +158,8 @@ static Outcome outcome_of(const InFlightEvent *event, const Completion &completi
 }
 
 static bool blocks_its_key(Outcome outcome, bool suspect, const SinkRules &rules) {
-  return rules.ordered && (outcome == Outcome::RETRY || outcome == Outcome::DEFERRED || suspect ||
-                           (outcome == Outcome::REJECTED && rules.dead_letters_block));
+  return rules.ordered && (outcome == Outcome::RETRY || outcome == Outcome::DEFERRED ||
+                           (outcome == Outcome::REJECTED && (suspect || rules.dead_letters_block)));
 }
 
 void Dispatch::event_ended(InFlightEvent *event, const Completion &completion, const SinkRules &rules,

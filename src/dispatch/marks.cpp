@@ -1,6 +1,7 @@
 /*
  * marks.cpp: events can be returned while a round is being committed. So commit_round() removes only those that its
- * round has taken up.
+ * round has taken up. The marks end with their round: if the next one has no memory to begin, its rollback undoes
+ * none of them.
  */
 #include "dispatch/marks.h"
 
@@ -10,7 +11,7 @@
 namespace dispatch {
 
 void Marks::begin_round() {
-  marks_.clear();
+  assert(marks_.empty());
   marks_.reserve(returned_.size());
 }
 
@@ -44,11 +45,13 @@ std::span<Mark> Marks::take_up_returned() noexcept {
 }
 
 void Marks::commit_round() noexcept {
+  marks_.clear();
   returned_.erase(returned_.begin(), returned_.begin() + static_cast<std::ptrdiff_t>(n_taken_up_));
   n_taken_up_ = 0;
 }
 
 void Marks::roll_back_round() noexcept {
+  marks_.clear();
   returned_.clear();
   n_taken_up_ = 0;
 }

@@ -178,6 +178,18 @@ TEST_F(DispatchClassifyRow, ARowBehindABlockerIsMarkedOnce) {
   EXPECT_EQ(decisions->marks.all().size(), 1U);
 }
 
+/* As when there is no memory to begin the next round: its rollback is all that follows the commit. */
+TEST_F(DispatchClassifyRow, ARollbackUndoesNoMarkOfTheRoundBefore) {
+  with_room().blocked_keys.drain(SINK, KEY, 7);
+  Row failing = row(10, NOW + 1'000'000, true);
+  failing.blocked_by = 7;
+  EXPECT_EQ(classify(failing), RowVerdict::SKIP);
+  ASSERT_TRUE(decisions->marks.all().front().removes);
+  decisions->commit_round();
+  decisions->roll_back_round();
+  EXPECT_EQ(key()->state, KeyState::BLOCKED);
+}
+
 TEST_F(DispatchClassifyRow, TheBlockerItselfAndWhatComesBeforeItAreClaimed) {
   block(10);
   EXPECT_EQ(classify(row(10)), RowVerdict::CLAIM);
