@@ -354,9 +354,19 @@ static void wait_for_something(void) {
   reload_settings();
 }
 
-/* A planned exit should cause no duplicates: waits for events in flight, at most outbox.shutdown_timeout, records the
- * outcomes, and stops the delivery library. */
-static void drain_and_stop(void) {
+/* Stops the delivery library, whose threads end before the slot is freed, so that no worker takes the shards while
+ * requests are still sent. */
+[[noreturn]] static void end_worker(void) {
+  OUTBOX_FAULT_POINT("end.before_stop");
+  sink_log_flush(moment_now(), true);
+  worker_stop();
+  OUTBOX_FAULT_POINT("end.stopped");
+  proc_exit(0); /* the launcher decides whether to start another worker */
+}
+
+/* A planned exit should cause no duplicates: waits for events in flight, at most outbox.shutdown_timeout, and records
+ * the outcomes. */
+[[noreturn]] static void drain_and_end(void) {
   Moment until = moment_after(moment_now(), setting_shutdown_timeout);
 
   worker_slot_leave();
@@ -379,15 +389,12 @@ static void drain_and_stop(void) {
     if (before > 0)
       (void)round_trip(now_read(), true, false);
   } while (in_flight().ended() < before || (record_others && moment_now() < until));
-  OUTBOX_FAULT_POINT("drain.before_stop");
-  /* The threads end before the slot is freed, so that no worker takes the shards while requests are still sent. */
-  worker_stop();
-  OUTBOX_FAULT_POINT("drain.stopped");
+  end_worker();
 }
 
 /* Gives the slot to another database. Events that are being sent end normally, because an endpoint that is slower
  * than slot sharing would get the same events from each worker. No new event is sent. */
-static void give_slot_away(void) {
+[[noreturn]] static void give_slot_away(void) {
   worker_slot_leave();
   OUTBOX_FAULT_POINT("slot.given");
   worker_slot_report_activity("giving its slot to another database");
@@ -400,12 +407,7 @@ static void give_slot_away(void) {
     if (dispatcher().recording.is_due(now.moment))
       (void)round_trip(now, true, false);
   }
-  drain_and_stop();
-}
-
-[[noreturn]] static void end_worker(void) {
-  sink_log_flush(moment_now(), true);
-  proc_exit(0);
+  drain_and_end();
 }
 
 static void init_worker(const WorkerArguments *arguments) {
@@ -445,21 +447,14 @@ void outbox_worker_main(Datum) {
     one_loop();
     if (dispatcher().shards.superfluous() && in_flight().count() == 0 && worker_slot_resign())
       end_worker();
-    if (should_exit_idle(now_read(), is_quiet())) {
-      OUTBOX_FAULT_POINT("idle.before_stop");
-      worker_stop();
-      OUTBOX_FAULT_POINT("idle.stopped");
+    if (should_exit_idle(now_read(), is_quiet()))
       end_worker();
-    }
-    if (worker_slot_is_revoked()) {
+    if (worker_slot_is_revoked())
       give_slot_away();
-      end_worker();
-    }
     if (!ShutdownRequestPending)
       wait_for_something();
   }
   ereport(LOG,
           (errmsg("outbox worker of database \"%s\" %s", worker_database(), why_told_to_end), errhidecontext(true)));
-  drain_and_stop();
-  end_worker(); /* the launcher decides whether to start another worker */
+  drain_and_end();
 }
