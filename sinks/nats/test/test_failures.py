@@ -279,6 +279,7 @@ def test_a_silent_server_is_noticed_while_idle(db, server, name):
     db.nats_sink("nats", server, subject=f"{name}.${{event_type}}", ping_interval="3s", connect_timeout="500ms")
     many(db, 1, 1)
     stream.read(1)
+    wait_until(lambda: db.pending() == 0, 10, sinks(db))  # by then the worker has logged that it is connected
     connected = db.pg.log.read_text().count("connected to")
     assert cpu_of(db, 7) < 0.3, "an idle sink sleeps"  # two pings, which the server answers
     assert db.pg.log.read_text().count("connected to") == connected
