@@ -25,7 +25,11 @@ protected:
     begin_round();
   }
 
-  void begin_round() { decisions->begin_round({{3'600'000'000}, NOW}, 10, 1000); }
+  void begin_round() {
+    if (decisions->round.open)
+      decisions->commit_round();
+    decisions->begin_round({{3'600'000'000}, NOW}, 10, 1000);
+  }
 
   static Row row(int64_t position, WallTime available_at = 0, bool failed = false) {
     Row one = {};
