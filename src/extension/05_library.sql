@@ -33,6 +33,24 @@ AS $$ SELECT counted.n || ' ' || CASE counted.n WHEN 1 THEN counted.one ELSE cou
 COMMENT ON FUNCTION outbox_internal.counted(bigint, text, text) IS
   'For messages: a number with its noun in singular or plural.';
 
+CREATE OR REPLACE FUNCTION outbox_internal.for_client(shown text) RETURNS text
+LANGUAGE plpgsql STABLE STRICT PARALLEL RESTRICTED
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+  IF pg_client_encoding() NOT IN ('UTF8', getdatabaseencoding()) THEN
+    PERFORM convert_to(shown, pg_client_encoding());
+  END IF;
+  RETURN shown;
+EXCEPTION WHEN untranslatable_character OR character_not_in_repertoire THEN
+  RETURN regexp_replace(shown, '[^\x01-\x7f]', '?', 'g');
+END
+$$;
+COMMENT ON FUNCTION outbox_internal.for_client(text) IS
+  'A text that may have words of a peer, for a view of all sinks: if the client''s encoding lacks one of its '
+  'characters, each character outside ASCII is a question mark. Otherwise one peer''s answer would make the view fail '
+  'for such clients.';
+
 CREATE OR REPLACE FUNCTION outbox_internal.announce() RETURNS void LANGUAGE c VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_announce';

@@ -9,7 +9,7 @@
 -- The index by transaction begins with the origin: two looks at it find the only row of another origin among any
 -- number. It costs nine bytes per pending event; a partial index would need the origin as a constant.
 -- events_pending_sink has each sink's first rows, so the age of the oldest event is exact however many wait. It costs
--- an INSERT 0.6 to 0.9 µs of CPU (of 5.9 in bulk).
+-- an INSERT 0.6 to 0.9 us of CPU (of 5.9 in bulk).
 
 CREATE SEQUENCE IF NOT EXISTS outbox.events_position AS bigint INCREMENT BY 10001 CACHE 1;
 COMMENT ON SEQUENCE outbox.events_position IS

@@ -75,7 +75,7 @@ BEGIN
       WITH ready AS MATERIALIZED (
         SELECT e.*
         FROM outbox_internal.ready_events(sink_name, sink.ordered, sink.origin, pass_at, span, blocked) AS e
-        -- After ALTER SERVER … ordered, nothing is given out until the leases made before it have ended.
+        -- After ALTER SERVER ... ordered, nothing is given out until the leases made before it have ended.
         WHERE NOT EXISTS (
           SELECT FROM outbox.leases AS l
           WHERE l.server = sink.server AND l.ordered = NOT sink.ordered AND l.lease_until > pass_at)),

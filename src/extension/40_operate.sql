@@ -122,7 +122,7 @@ CREATE OR REPLACE VIEW outbox.sinks AS
              WHEN '{}' THEN '(unknown)' ELSE '(in the user mapping)' END) AS target,
          coalesce(
            CASE WHEN b.dropped IS NOT NULL THEN 'dropped' END,
-           CASE WHEN stop.state = 'disabled' THEN 'disabled: ' || stop.reason ELSE stop.state END,
+           CASE WHEN stop.state = 'disabled' THEN 'disabled: ' || outbox_internal.for_client(stop.reason) ELSE stop.state END,
            CASE WHEN w.kind = 'manual'
                 THEN CASE WHEN claimed.n > 0 THEN 'delivering'
                           WHEN retries.server IS NOT NULL THEN 'failing'
@@ -148,7 +148,7 @@ CREATE OR REPLACE VIEW outbox.sinks AS
          coalesce(st.redriven_late, 0) AS redriven_late,
          coalesce(st.rate, 0) AS rate,
          st.latency_p50, st.latency_p99,
-         coalesce(st.last_error, retries.error) AS last_error,
+         outbox_internal.for_client(coalesce(st.last_error, retries.error)) AS last_error,
          CASE WHEN st.last_error IS NULL THEN retries.failed_at ELSE st.last_error_at END AS last_error_at,
          bound.stats_since,
          b.due, b.failing,

@@ -1,5 +1,5 @@
 -- After a restore, a copy or an upgrade into another cluster, a user tells this database to deliver its events.
--- It rewrites each row: 17 to 22 µs of CPU, 17 s for a million, half of it for index entries. To note an adopted
+-- It rewrites each row: 17 to 22 us of CPU, 17 s for a million, half of it for index entries. To note an adopted
 -- origin once would be cheap, but events that are restored or replicated later would be delivered unasked. Only the
 -- rows are locked.
 

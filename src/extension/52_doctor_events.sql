@@ -205,10 +205,10 @@ BEGIN
     hint := outbox_internal.doctor_comment(format(
       'create it again under this name by CREATE SERVER, which delivers its events there; '
       'or give them to another sink, which then gets all of them, whatever its options choose (the sinks are: %s): '
-      'UPDATE outbox.events SET sink = ''…'' WHERE status = ''PENDING'' AND sink = %L; Or DELETE them',
+      'UPDATE outbox.events SET sink = ''...'' WHERE status = ''PENDING'' AND sink = %L; Or DELETE them',
       coalesce(
         (SELECT string_agg(quote_literal(f.name), ', ' ORDER BY f.name)
-                  || CASE WHEN max(f.of_all) > 10 THEN ', …' ELSE '' END
+                  || CASE WHEN max(f.of_all) > 10 THEN ', ...' ELSE '' END
          FROM (SELECT n.name, count(*) OVER () AS of_all FROM outbox_internal.sink_names AS n
                ORDER BY n.name LIMIT 10) AS f),
         'none'),

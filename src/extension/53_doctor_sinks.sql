@@ -78,7 +78,7 @@ BEGIN
              AND 'sasl_password' = ANY (s.mapping) THEN
           outbox_internal.doctor_comment(format(
             'give it the correct password, and its events are sent: '
-            'ALTER USER MAPPING FOR PUBLIC SERVER %I OPTIONS (SET sasl_password ''…''); '
+            'ALTER USER MAPPING FOR PUBLIC SERVER %I OPTIONS (SET sasl_password ''...''); '
             'this shows each step: SELECT * FROM outbox.probe(%L);', s.name, s.name))
         WHEN s.last_error LIKE 'crashed twice %' THEN
           format('SELECT outbox.resume(%L); -- when the cause is gone; after the installation of another build '

@@ -185,7 +185,9 @@ BEGIN
       IF part IN ('row_locks', 'events', 'sinks') AND locked THEN
         RAISE lock_not_available;
       END IF;
-      RETURN QUERY EXECUTE format('SELECT * FROM outbox_internal.doctor_%s($1)', part) USING doctor.patience;
+      RETURN QUERY EXECUTE format(
+        'SELECT outbox_internal.for_client(d."check"), d.status, outbox_internal.for_client(d.detail), '
+        'outbox_internal.for_client(d.hint) FROM outbox_internal.doctor_%s($1) AS d', part) USING doctor.patience;
     EXCEPTION
       WHEN lock_not_available THEN
         locked := true;

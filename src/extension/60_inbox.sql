@@ -1,6 +1,6 @@
 -- The consumer's side: the events that it has processed, so that it recognises a duplicate.
 -- processed_events is partitioned by the id's own time, so that partitions of a day and of an hour can stand side by
--- side when the retention changes, and an id always meets itself. mark_processed() takes 25 µs, a plain INSERT ... ON
+-- side when the retention changes, and an id always meets itself. mark_processed() takes 25 us, a plain INSERT ... ON
 -- CONFLICT DO NOTHING 15.
 
 CREATE TABLE IF NOT EXISTS outbox.processed_events (

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from outbox_rig import wait_until
 from outbox_rig.database import Database
-from outbox_rig.receiver import SECRET
+from outbox_rig.receiver import SECRET, Status
 
 ENCODINGS = {"SQL_ASCII": b"\xe9", "WIN1252": b"\x81"}
 
@@ -23,7 +23,7 @@ def database_in(pg, request):
         admin.execute(f"CREATE DATABASE {database.name} TEMPLATE template0 ENCODING '{encoding}' LOCALE 'C'")
     with database.connect(client_encoding=encoding) as session:
         session.execute("CREATE EXTENSION outbox")
-        yield database, session, ENCODINGS[encoding]
+        yield database, session, ENCODINGS.get(encoding, b"")
     database.drop()
 
 
@@ -94,6 +94,34 @@ def test_an_event_that_is_there_already_waits_alone(database_in, receiver):
     db.sql("SELECT outbox.resume('crm')")
     well_and_alone(db, receiver, "0x")
     mended(db, receiver)
+
+
+ABROAD = "café \u20ac \u5546".encode() + b" \xff"
+SHOWN = ("SELECT last_error FROM outbox.events", "SELECT last_error FROM outbox.sinks")
+
+
+def is_refused(db: Database, receiver) -> None:
+    receiver.mode = Status(400, body=ABROAD)
+    db.webhook_sink("crm", receiver, SECRET)
+    db.enqueue("Order", "1", "x", "{}")
+    wait_until(lambda: db.value(SHOWN[0]), 15, "the failure")
+
+
+@pytest.mark.parametrize("database_in", [*ENCODINGS, "EUC_JP"], indirect=True)
+def test_words_of_a_peer_are_ascii_in_a_database_that_is_not_utf8(database_in, receiver):
+    db, _, _ = database_in
+    is_refused(db, receiver)
+    assert db.value(SHOWN[0]) == "HTTP 400: caf? ? ? ?"
+    wait_until(lambda: db.value(SHOWN[1]) == "HTTP 400: caf? ? ? ?", 10, "the error in outbox.sinks")
+    assert "caf? ? ? ?" in db.value("SELECT string_agg(detail, ' ') FROM outbox.doctor()")
+
+
+def test_words_of_a_peer_hide_no_sink_from_a_client_that_is_not_utf8(db, receiver):
+    is_refused(db, receiver)
+    wait_until(lambda: db.value(SHOWN[1]) == f"HTTP 400: {ABROAD[:-1].decode()}\ufffd", 10, "the error in outbox.sinks")
+    with db.connect(client_encoding="LATIN1") as session:
+        assert session.execute(SHOWN[1]).fetchone() == ("HTTP 400: caf? ? ? ?",)
+        assert "caf? ? ? ?" in " ".join(detail for detail, in session.execute("SELECT detail FROM outbox.doctor()"))
 
 
 def damage(db: Database, column: str) -> None:

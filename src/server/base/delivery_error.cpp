@@ -4,6 +4,8 @@
  */
 #include "server/base/delivery_error.h"
 
+#include "server/base/error_text.h"
+
 #include <span>
 
 extern "C" {
@@ -35,10 +37,13 @@ static int sqlstate(ob_error_kind kind) {
   return ERRCODE_INTERNAL_ERROR;
 }
 
-void delivery_error(const ob_error *error) {
-  ereport(ERROR, (errcode(sqlstate(error->kind)), errmsg_internal("%s", error->message),
-                  error->detail[0] ? errdetail_internal("%s", error->detail) : 0,
-                  error->hint[0] ? errhint("%s", error->hint) : 0));
+void delivery_error(const ob_error *utf8_error) {
+  ob_error error = *utf8_error;
+
+  library_error(&error);
+  ereport(ERROR, (errcode(sqlstate(error.kind)), errmsg_internal("%s", error.message),
+                  error.detail[0] ? errdetail_internal("%s", error.detail) : 0,
+                  error.hint[0] ? errhint("%s", error.hint) : 0));
   pg_unreachable();
 }
 

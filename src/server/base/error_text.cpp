@@ -1,7 +1,6 @@
 /* error_text.cpp: the delivery library does the same for its own texts (src/delivery/base/text.h). */
 #include "server/base/error_text.h"
 
-#include "delivery/delivery.h"
 #include "server/base/sql_function.h"
 
 extern "C" {
@@ -22,6 +21,24 @@ void copy_error(char *to, size_t size, const char *error) {
   const int kept = pg_mbcliplen(error, (int)length, (int)(size - sizeof(MARK)));
   memcpy(to, error, kept);
   memcpy(to + kept, MARK, sizeof(MARK));
+}
+
+void library_text(char *text) {
+  if (GetDatabaseEncoding() == PG_UTF8)
+    return;
+  char *to = text;
+  for (const char *from = text; *from != '\0'; from++)
+    if (!IS_HIGHBIT_SET(*from))
+      *to++ = *from;
+    else if ((*from & 0xC0) != 0x80) /* the first byte of a character */
+      *to++ = '?';
+  *to = '\0';
+}
+
+void library_error(ob_error *error) {
+  library_text(error->message);
+  library_text(error->detail);
+  library_text(error->hint);
 }
 
 const char *shown_error(const char *error) {

@@ -5,6 +5,7 @@
  */
 #include "server/sinks/sink_open.h"
 
+#include "server/base/error_text.h"
 #include "server/base/fault_point.h"
 #include "server/catalog/crash_mark.h"
 #include "server/catalog/kind_library.h"
@@ -67,6 +68,7 @@ bool sink_open(ob_engine *engine, WorkerSink *sink, const SinkOptions *given, Mo
     if (sink->state != SINK_MISCONFIGURED)
       sink_change_state(sink, SINK_MISCONFIGURED);
     sink->reopen_at = moment_after(now, REOPEN_PAUSE_MS);
+    library_error(&error);
     log_error(sink, &error);
     return false;
   }

@@ -5,6 +5,7 @@
  */
 #include "server/sinks/worker_sinks.h"
 
+#include "server/base/error_text.h"
 #include "server/base/fault_point.h"
 #include "server/base/grow.h"
 #include "server/base/is_worker.h"
@@ -314,6 +315,7 @@ void worker_sinks_refresh(Now now, bool may_open, bool waits_for_standby) {
     sink->credit = 0;
     if (sink->state == SINK_OPEN) {
       ob_sink_get_status(sink->handle, &sink->status);
+      library_text(sink->status.last_error);
       sink->credit = (int)Min(sink->status.credit, (uint32)INT_MAX);
       sink_signals_count(sink);
       early_retry_look(sink, now.wall);

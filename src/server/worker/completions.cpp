@@ -4,6 +4,7 @@
  */
 #include "server/worker/completions.h"
 
+#include "server/base/error_text.h"
 #include "server/base/fault_point.h"
 #include "server/base/is_worker.h"
 #include "server/claim/claim.h"
@@ -13,6 +14,7 @@
 
 extern "C" {
 #include "access/xact.h"
+#include "mb/pg_wchar.h"
 }
 
 /* Completions per call of ob_collect(). */
@@ -41,6 +43,12 @@ static void take_completion(const ob_completion *completion, Now now) {
     return;
   }
   const char *text = outcome == Outcome::SENT ? completion->acknowledgement : completion->error;
+  char other_encoding[OB_ERROR_MAX + 1];
+  if (text && GetDatabaseEncoding() != PG_UTF8) {
+    strlcpy(other_encoding, text, sizeof(other_encoding));
+    library_text(other_encoding);
+    text = other_encoding;
+  }
   require_memory(outcome == Outcome::SENT || dispatcher().make_room_to_block());
   sink->event_ended(event->bytes);
   dispatcher().event_ended(event,
@@ -80,6 +88,8 @@ void completions_collect(Now now) {
     for (size_t i = 0; i < n; i++)
       take_completion(&completions[i], now);
   } while (n == COLLECT_MAX);
-  while (ob_next_log(engine, &line))
+  while (ob_next_log(engine, &line)) {
+    library_text(line.text);
     sink_log_line(&line, now);
+  }
 }

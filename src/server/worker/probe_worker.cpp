@@ -3,6 +3,7 @@
  */
 #include "server/worker/probe_worker.h"
 
+#include "server/base/error_text.h"
 #include "server/sinks/worker_sinks.h"
 
 extern "C" {
@@ -84,6 +85,7 @@ static void begin_one(ProbeSlot *slot, RunningProbe *free_probe) {
   long left = milliseconds_until(moment_now(), slot->until);
   free_probe->probe = worker_sink_probe(sink, (int)Max(left, SHORTEST_MS), slot->send, slot->topics, &error);
   if (free_probe->probe == NULL) {
+    library_error(&error);
     slot->n_steps = 1;
     memset((void *)&slot->steps[0], 0, sizeof(slot->steps[0]));
     strlcpy(slot->steps[0].name, "probe", sizeof(slot->steps[0].name));
@@ -121,6 +123,10 @@ void probe_poll(void) {
     if (each->probe == NULL)
       continue;
     bool done = ob_probe_poll(each->probe, steps, lengthof(steps), &n);
+    for (size_t j = 0; done && j < n; j++) {
+      library_text(steps[j].message);
+      library_text(steps[j].hint);
+    }
     LWLockAcquire(shared_state()->lock, LW_EXCLUSIVE);
     bool session_waits = each->slot->number == each->number && each->slot->state == PROBE_RUNNING;
     if (done && session_waits) {
