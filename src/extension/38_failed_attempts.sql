@@ -1,5 +1,5 @@
--- The attempts that failed, for outbox.story(). They are a table of their own and not a column, so that an event
--- without a failure costs nothing.
+-- The attempts that failed and the dead letters that were redriven, for outbox.story(). They are a table of their own
+-- and not a column, so that an event without a failure costs nothing.
 -- Eight fixed tables, one per day in turn, of which tomorrow's is emptied as a whole: no partition can be missing
 -- when a failure is recorded, and a dump has none of it.
 
@@ -12,21 +12,27 @@ CREATE TABLE IF NOT EXISTS outbox_internal.failed_attempts (
   started_at timestamptz,
   ended_at timestamptz NOT NULL,
   worker integer,
-  error text NOT NULL
+  error text NOT NULL,
+  redriven_by text
 ) PARTITION BY LIST (day);
 COMMENT ON TABLE outbox_internal.failed_attempts IS
-  'Attempts that failed in the last six days, for outbox.story(). The worker and outbox.nack() write it.';
+  'Attempts that failed in the last six days, for outbox.story(): the worker and outbox.nack() write it. A redrive '
+  'adds a row with what is known of the dead letter.';
 COMMENT ON COLUMN outbox_internal.failed_attempts.day IS
   'The number of the UTC day in which the attempt ended, modulo 8.';
 COMMENT ON COLUMN outbox_internal.failed_attempts.event_id IS 'The event.';
 COMMENT ON COLUMN outbox_internal.failed_attempts.position IS 'The event''s position.';
 COMMENT ON COLUMN outbox_internal.failed_attempts.sink IS 'The sink, by the name that it had.';
-COMMENT ON COLUMN outbox_internal.failed_attempts.attempt IS 'The number of the attempt. NULL: no attempt was spent.';
+COMMENT ON COLUMN outbox_internal.failed_attempts.attempt IS
+  'The number of the attempt. NULL: no attempt was spent. Of a redrive: how many the dead letter had.';
 COMMENT ON COLUMN outbox_internal.failed_attempts.started_at IS
-  'When the event was handed to the sink. NULL: a program claimed it.';
-COMMENT ON COLUMN outbox_internal.failed_attempts.ended_at IS 'When the failure was reported.';
+  'When the event was handed to the sink. NULL: a program claimed it. Of a redrive: since when the event was a dead '
+  'letter.';
+COMMENT ON COLUMN outbox_internal.failed_attempts.ended_at IS 'When the failure was reported, or the redrive.';
 COMMENT ON COLUMN outbox_internal.failed_attempts.worker IS 'The number of the worker. NULL: outbox.nack() said so.';
 COMMENT ON COLUMN outbox_internal.failed_attempts.error IS 'The first 1000 characters of the error.';
+COMMENT ON COLUMN outbox_internal.failed_attempts.redriven_by IS
+  'The role that made the dead letter pending again. NULL: the row is a failed attempt.';
 CREATE INDEX IF NOT EXISTS failed_attempts_event ON outbox_internal.failed_attempts (event_id);
 DO $$
 BEGIN
@@ -54,6 +60,23 @@ $$;
 COMMENT ON FUNCTION outbox_internal.has_room_for_failures() IS
   'Whether today''s failed attempts take less than a gigabyte. Above that no more are kept, so that a storm of '
   'failures cannot fill the disk.';
+
+CREATE OR REPLACE FUNCTION outbox_internal.keep_redrive(
+  event_id uuid, at_position bigint, sink text, attempts integer, dead_since timestamptz, error text
+) RETURNS void
+LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+  INSERT INTO outbox_internal.failed_attempts
+    (day, event_id, position, sink, attempt, started_at, ended_at, error, redriven_by)
+  SELECT outbox_internal.failure_day(n.now), keep_redrive.event_id, keep_redrive.at_position, keep_redrive.sink,
+         keep_redrive.attempts, keep_redrive.dead_since, n.now, coalesce(left(keep_redrive.error, 1000), ''),
+         coalesce(nullif(current_setting('role'), 'none'), session_user)
+  FROM (SELECT clock_timestamp() AS now) AS n
+  WHERE keep_redrive.sink IS NOT NULL AND outbox_internal.has_room_for_failures()
+$$;
+COMMENT ON FUNCTION outbox_internal.keep_redrive(uuid, bigint, text, integer, timestamptz, text) IS
+  'Keeps for outbox.story() that the role of the session has made a dead letter pending again. outbox.redrive() calls '
+  'it, and the trigger on UPDATE of outbox.events.';
 
 -- The first row of a table tells whether it still has the failures of a week ago. Each table is emptied the day
 -- before its turn, or later if no worker ran.

@@ -1,5 +1,7 @@
 -- The history of one event as text: from its transaction to its acknowledgement, or to what it waits for. It is read
--- from the tables: of an event that was delivered and deleted, only the failures and the inbox's rows are left.
+-- from the tables: of an event that was delivered and deleted, only the failures and the inbox's rows are left. It
+-- tells no more than these say, because more would cost each delivery: how long the successful attempt took and which
+-- worker made it, and what a delivered event was blocked by.
 
 CREATE OR REPLACE FUNCTION outbox_internal.story_why_not(
   sink text, aggregate_type text, event_type text, headers jsonb
@@ -124,7 +126,14 @@ AS $$
                   THEN format('after %s ms', round(1000 * date_part('epoch', a.ended_at - a.started_at))) END,
              CASE WHEN a.attempt IS NULL THEN 'no attempt is spent' END,
              coalesce('worker ' || a.worker, 'outbox.nack()')) || ': ' || a.error
-    FROM failures AS a
+    FROM failures AS a WHERE a.redriven_by IS NULL
+    UNION ALL
+    SELECT 5, a.started_at, a.sink, 'dead letter',
+           format('after %s: %s', outbox_internal.counted(a.attempt, 'attempt', 'attempts'), a.error)
+    FROM failures AS a WHERE a.redriven_by IS NOT NULL AND a.started_at IS NOT NULL
+    UNION ALL
+    SELECT 6, a.ended_at, a.sink, 'redriven', format('by role "%s"', a.redriven_by)
+    FROM failures AS a WHERE a.redriven_by IS NOT NULL
     UNION ALL
     SELECT 5, k.last_attempt_at, k.sink, 'dead letter',
            format('after %s%s', outbox_internal.counted(k.attempts, 'attempt', 'attempts'),
@@ -132,7 +141,7 @@ AS $$
                            || ' was delivered meanwhile', '')) || ': ' || k.last_error
     FROM kept AS k WHERE k.status = 'FAILED'
     UNION ALL
-    SELECT 6, k.sent_at, k.sink, 'delivered',
+    SELECT 7, k.sent_at, k.sink, 'delivered',
            concat_ws(
              ', ',
              k.acknowledgement,
@@ -140,14 +149,14 @@ AS $$
                   THEN 'after ' || outbox_internal.counted(k.attempts, 'failed attempt', 'failed attempts') END)
     FROM kept AS k WHERE k.status = 'SENT'
     UNION ALL
-    SELECT 7, e.processed_at, NULL, 'processed', format('by the handler "%s" of this database', e.handler)
+    SELECT 8, e.processed_at, NULL, 'processed', format('by the handler "%s" of this database', e.handler)
     FROM outbox.processed_events AS e WHERE e.event_id = story.id
     UNION ALL
-    SELECT 8, clock_timestamp(), p.sink, CASE WHEN p.redrive_late IS NULL THEN 'waits' ELSE 'redriven, waits' END,
+    SELECT 10, clock_timestamp(), p.sink, 'waits',
            'for ' || outbox_internal.story_waits_for(p.position)
     FROM pending AS p
     UNION ALL
-    SELECT 9, clock_timestamp(), NULL, CASE WHEN EXISTS (SELECT FROM failures) THEN 'gone' ELSE 'unknown' END,
+    SELECT 11, clock_timestamp(), NULL, CASE WHEN EXISTS (SELECT FROM failures) THEN 'gone' ELSE 'unknown' END,
            'no row has this id: it was delivered to all its sinks and deleted '
            '(outbox.retention keeps what is delivered), deleted by a user'
            || CASE WHEN EXISTS (SELECT FROM failures) THEN '' ELSE ', rolled back, or never enqueued' END
@@ -157,6 +166,9 @@ $$;
 COMMENT ON FUNCTION outbox.story(uuid) IS
   'Tells the way of one event, line by line in the order of time: when and by which transaction and application it '
   'was enqueued, which sinks got it and why others did not, each failed attempt of the last six days with its '
-  'duration and error, whether it was delivered with what the sink answered, became a dead letter, or waits and for '
-  'what, and which handlers of this database have processed it. A delivered event that is not kept has left only '
-  'its failures. Without the payload. Like outbox.event_status() it needs EXECUTE and the id.';
+  'duration, worker and error, when it became a dead letter, when and by which role it was redriven, whether it was '
+  'delivered with what the sink answered, or waits and for what, and which handlers of this database have processed '
+  'it. Only failed attempts have a duration '
+  'and a worker, and a delivered event does not tell what it was blocked by: to keep that would cost each delivery. A '
+  'delivered event that is not kept has left only its failures and redrives. Without the payload. Like '
+  'outbox.event_status() it needs EXECUTE and the id.';

@@ -4,7 +4,7 @@ import re
 
 import pytest
 from outbox_rig import wait_until
-from outbox_rig.receiver import SECRET, Status
+from outbox_rig.receiver import SECRET, Status, status
 
 QUICK = {"retry": "50ms", "max_attempts": "3"}
 
@@ -55,10 +55,52 @@ def test_failed_twice_blocked_and_redriven(db, receiver, keeps):
     bad.clear()
     db.sql("SELECT outbox.redrive(%s)", first)
     wait_until(lambda: db.pending() == 0, 20, lambda: str(story(db, first)))
-    assert steps(db, first)[-2:] == ["attempt 3 failed", "delivered"] and steps(db, second) == ["routed", "delivered"]
+    assert steps(db, first)[-4:] == ["attempt 3 failed", "dead letter", "redriven", "delivered"] and steps(db, second) == ["routed", "delivered"]
     assert details(db, second, "delivered") == ["HTTP 202, X-Request-Id r-7"]
     db.sql("SELECT outbox.mark_processed(%s, 'billing')", second)
     assert details(db, second, "processed") == ['by the handler "billing" of this database']
+
+
+REDRIVES = {"redrive": "SELECT outbox.redrive(id) FROM outbox.events WHERE status = 'FAILED'",
+            "update": "UPDATE outbox.events SET status = 'PENDING' WHERE status = 'FAILED'"}
+
+
+@pytest.mark.parametrize("retention", ["1d", "0"])
+@pytest.mark.parametrize("redrive", REDRIVES)
+def test_a_redrive_is_told_after_the_delivery(db, receiver, setting, redrive, retention):
+    setting("outbox.retention", retention)
+    receiver.mode = status(400, body=b"no such customer")
+    db.webhook_sink("crm", receiver, SECRET, retry="50ms", max_attempts="2")
+    event = db.enqueue("Order", "1")
+    wait_until(lambda: "dead letter" in steps(db, event), 20, lambda: str(story(db, event)))
+    letter = db.sql("SELECT at, sink, what, detail FROM outbox.story(%s) WHERE what = 'dead letter'", event)
+    assert letter[0][3].startswith("after 2 attempts: ") and "no such customer" in letter[0][3]
+    db.sql("SELECT outbox.pause('crm')")
+    with db.role("support") as role, db.connect() as session:
+        db.sql(f"GRANT USAGE ON SCHEMA outbox TO {role}; GRANT SELECT, UPDATE ON outbox.events TO {role}; GRANT EXECUTE ON FUNCTION outbox.redrive TO {role}")
+        session.execute(f"SET ROLE {role}")
+        session.execute(REDRIVES[redrive])
+    assert steps(db, event)[-3:] == ["dead letter", "redriven", "waits"]
+    receiver.mode = status(200)
+    db.sql("SELECT outbox.resume('crm')")
+    wait_until(lambda: db.pending() == 0, 20, lambda: str(story(db, event)))
+    assert details(db, event, "redriven") == ['by role "support"']
+    assert db.sql("SELECT at, sink, what, detail FROM outbox.story(%s) WHERE what = 'dead letter'", event) == letter
+    told = [what for _, what, _ in story(db, event) if "attempt" not in what]
+    assert told == (["enqueued", "routed", "dead letter", "redriven", "delivered"] if retention == "1d" else ["dead letter", "redriven", "gone"])
+
+
+def test_a_refused_redrive_is_none(db, receiver):
+    """A later event of the key was delivered: the dead letter stays, and nobody has redriven it."""
+    receiver.mode = status(400)
+    db.webhook_sink("crm", receiver, SECRET, retry="50ms", max_attempts="1")
+    event = db.enqueue("Order", "1")
+    wait_until(lambda: "dead letter" in steps(db, event), 20, lambda: str(story(db, event)))
+    receiver.mode = status(200)
+    db.enqueue("Order", "1")
+    wait_until(lambda: "was delivered meanwhile" in "".join(details(db, event, "dead letter")), 20, lambda: str(story(db, event)))
+    assert db.value("SELECT outbox.redrive(%s)", event) is False
+    assert steps(db, event) == ["routed", "attempt 1 failed", "dead letter"]
 
 
 def test_what_an_event_waits_for(db, receiver):
