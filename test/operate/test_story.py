@@ -103,13 +103,33 @@ def test_a_refused_redrive_is_none(db, receiver):
     assert steps(db, event) == ["routed", "attempt 1 failed", "dead letter"]
 
 
+def test_waits_for_an_open_circuit(db, receiver):
+    receiver.mode = status(503, body=b"maintenance")
+    db.webhook_sink("crm", receiver, SECRET, retry="1h")
+    db.sql("SELECT count(outbox.enqueue('Order', n::text, 'order.paid', '{}')) FROM generate_series(1, 50) n")
+    wait_until(lambda: db.state() == "circuit open", 30, "the circuit to open")
+    event = db.enqueue("Order", "another")
+    wait_until(lambda: "circuit open" in details(db, event, "waits")[0], 20, lambda: str(story(db, event)))
+    assert re.fullmatch('for its sink, which is in the state "circuit open": .*503.*', details(db, event, "waits")[0])
+
+
+def test_waits_for_a_failing_event_of_its_key(db, receiver):
+    receiver.mode = status(500, body=b"no such customer")
+    db.webhook_sink("crm", receiver, SECRET, retry="1h")
+    first, second = db.enqueue("Order", "1"), db.enqueue("Order", "1")
+    wait_until(lambda: "which has failed" in details(db, second, "waits")[0], 20, lambda: str(story(db, second)))
+    assert re.fullmatch(f"for event {first} of the same key, which has failed 1 time: .*500.*no such customer.*", details(db, second, "waits")[0])
+    assert details(db, first, "waits")[0].startswith("for its next attempt at ")
+
+
 def test_what_an_event_waits_for(db, receiver):
     unknown = "00000000-0000-7000-8000-000000000000"
     assert [what for _, what, _ in story(db, unknown)] == ["unknown"]
     event = db.enqueue("Order", "1")
     assert details(db, event, "waits") == ["for a sink that takes it"]
-    db.webhook_sink("crm", receiver, SECRET)
+    db.webhook_sink("crm", receiver, SECRET, events="none")
     db.sql("SELECT outbox.pause('crm')")
+    db.set_sink("crm", events="*")
     wait_until(lambda: "routed" in steps(db, event), 20, lambda: str(story(db, event)))
     assert details(db, event, "waits") == ['for its sink, which is in the state "paused"']
     later = str(db.value("SELECT outbox.enqueue('Order', '2', 'order.paid', '{}', available_at => now() + interval '1 hour')"))
