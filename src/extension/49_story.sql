@@ -2,6 +2,8 @@
 -- from the tables: of an event that was delivered and deleted, only the failures and the inbox's rows are left. It
 -- tells no more than these say, because more would cost each delivery: how long the successful attempt took and which
 -- worker made it, and what a delivered event was blocked by.
+-- A worker that has ended is replaced at once if it was told to end, and otherwise after 1 s to 1 min. Meanwhile the
+-- other workers do not take over its shards.
 
 CREATE OR REPLACE FUNCTION outbox_internal.story_why_not(
   sink text, aggregate_type text, event_type text, headers jsonb
@@ -24,6 +26,16 @@ $$;
 COMMENT ON FUNCTION outbox_internal.story_why_not(text, text, text, jsonb) IS
   'Part of outbox.story(): why a sink has no row of an event.';
 
+CREATE OR REPLACE FUNCTION outbox_internal.shard_of(
+  partition_key text, "position" bigint,
+  OUT worker integer, OUT workers integer, OUT is_running boolean, OUT is_owned boolean
+) RETURNS record
+LANGUAGE c VOLATILE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'outbox_shard_of';
+COMMENT ON FUNCTION outbox_internal.shard_of(text, bigint) IS
+  'Part of outbox.story(): which worker of how many is to serve a pending event, whether it runs, and whether one '
+  'serves the event''s shard now. NULL: the launcher has not spread the shards.';
+
 -- The first cause that holds. Causes that stop all sinks come before those that stop this event alone.
 CREATE OR REPLACE FUNCTION outbox_internal.story_waits_for(pending bigint) RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -33,6 +45,7 @@ DECLARE
   blocker record;
   holders text;
   target record;
+  shard record;
 BEGIN
   SELECT p.*, p.ctid AS place INTO event FROM outbox.events_pending AS p WHERE p.position = pending;
   IF NOT FOUND THEN
@@ -64,6 +77,7 @@ BEGIN
         left(blocker.last_error, 200));
     END IF;
   END IF;
+  SELECT s.* INTO shard FROM outbox_internal.shard_of(event.partition_key, event.position) AS s;
   holders := (SELECT string_agg(h.xid::text, ', ') FROM unnest(outbox_internal.row_holders(event.place)) AS h (xid));
   RETURN CASE
     WHEN target.state IS NULL OR target.state = 'dropped' THEN 'its sink, which does not exist any more'
@@ -83,7 +97,11 @@ BEGIN
       (SELECT format('the program that has claimed it until %s', l.lease_until) FROM outbox.leases AS l
        WHERE event.position = ANY (l.positions) AND l.lease_until > clock_timestamp()),
       'a program that claims it')
-    ELSE format('the worker, which delivers it next (the sink is in the state "%s")', target.state) END;
+    WHEN shard.is_owned IS NOT FALSE OR (SELECT l.idle FROM outbox.library() AS l)
+      THEN format('the worker, which delivers it next (the sink is in the state "%s")', target.state)
+    WHEN shard.is_running THEN format('worker %s of %s, which takes over its shard', shard.worker, shard.workers)
+    ELSE format('worker %s of %s, which serves its shard and does not run: outbox.doctor() says why',
+                shard.worker, shard.workers) END;
 END
 $$;
 COMMENT ON FUNCTION outbox_internal.story_waits_for(bigint) IS

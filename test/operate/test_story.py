@@ -1,5 +1,6 @@
 """outbox.story(): the way of one event, as a person reads it."""
 
+import os
 import re
 
 import pytest
@@ -120,6 +121,28 @@ def test_waits_for_a_failing_event_of_its_key(db, receiver):
     wait_until(lambda: "which has failed" in details(db, second, "waits")[0], 20, lambda: str(story(db, second)))
     assert re.fullmatch(f"for event {first} of the same key, which has failed 1 time: .*500.*no such customer.*", details(db, second, "waits")[0])
     assert details(db, first, "waits")[0].startswith("for its next attempt at ")
+
+
+def test_waits_for_the_worker_of_its_shard(db, pg, receiver, setting):
+    """One of two workers dies at each start. The other keeps its shards, and does not take those of the missing one."""
+    setting("outbox.workers", "2")
+    receiver.mode = status(200)
+    db.webhook_sink("crm", receiver, SECRET)
+    workers = "SELECT worker, shards FROM outbox.workers WHERE database = current_database() ORDER BY worker"
+    wait_until(lambda: db.sql(workers) == [(0, 128), (1, 128)], 20, "two workers")
+    key = next(str(n) for n in range(100) if db.value("SELECT hashtextextended(%s, 0) & 1", str(n)) == 1)
+    folder = pg.data / "base" / str(db.value("SELECT oid FROM pg_database WHERE datname = current_database()"))
+    os.rename(folder / "PG_VERSION", folder / "away")  # no process can connect to the database
+    try:
+        db.sql("SELECT pg_terminate_backend(pid) FROM outbox.workers WHERE database = current_database() AND worker = 1")
+        wait_until(lambda: db.value("SELECT failures FROM outbox_internal.worker_health()") > 1, 20, "the next ones to die")
+        event = db.enqueue("Order", key)
+        missing = "for worker 1 of 2, which serves its shard and does not run: outbox.doctor() says why"
+        wait_until(lambda: details(db, event, "waits") == [missing], 10, lambda: str(story(db, event)))
+        assert db.doctor("worker")[0] == "error"
+    finally:
+        os.rename(folder / "away", folder / "PG_VERSION")
+    wait_until(lambda: db.pending() == 0, 90, lambda: str(story(db, event)))
 
 
 def test_what_an_event_waits_for(db, receiver):
