@@ -51,15 +51,37 @@ AS $$ SELECT (floor(date_part('epoch', at) / 86400)::bigint % 8)::smallint $$;
 COMMENT ON FUNCTION outbox_internal.failure_day(timestamptz) IS
   'The day of outbox_internal.failed_attempts to which a time belongs.';
 
-CREATE OR REPLACE FUNCTION outbox_internal.has_room_for_failures() RETURNS boolean
+CREATE OR REPLACE FUNCTION outbox_internal.has_room_for_failures(
+  day integer DEFAULT outbox_internal.failure_day(clock_timestamp())
+) RETURNS boolean
 LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
-  SELECT pg_relation_size(
-    format('outbox_internal.failed_attempts_%s', outbox_internal.failure_day(clock_timestamp()))) < 1073741824
+  SELECT pg_relation_size(format('outbox_internal.failed_attempts_%s', has_room_for_failures.day)) < 1073741824
 $$;
-COMMENT ON FUNCTION outbox_internal.has_room_for_failures() IS
-  'Whether today''s failed attempts take less than a gigabyte. Above that no more are kept, so that a storm of '
-  'failures cannot fill the disk.';
+COMMENT ON FUNCTION outbox_internal.has_room_for_failures(integer) IS
+  'Whether the failed attempts of a day, today by default, take less than a gigabyte. Above that no more are kept, so '
+  'that a storm of failures cannot fill the disk.';
+
+-- Rows are only added, so the last pages of a table hold the last rows.
+CREATE OR REPLACE FUNCTION outbox_internal.full_failure_days() RETURNS TABLE (since timestamptz)
+LANGUAGE plpgsql STABLE PARALLEL SAFE ROWS 1 SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+  part text;
+BEGIN
+  FOR day IN 0..7 LOOP
+    CONTINUE WHEN outbox_internal.has_room_for_failures(day);
+    part := format('outbox_internal.failed_attempts_%s', day);
+    EXECUTE format(
+      'SELECT max(ended_at) FROM %s WHERE ctid >= %L', part,
+      format('(%s,0)', greatest(pg_relation_size(part) / current_setting('block_size')::bigint - 100, 0)))
+    INTO since;
+    RETURN NEXT;
+  END LOOP;
+END
+$$;
+COMMENT ON FUNCTION outbox_internal.full_failure_days() IS
+  'The days whose failed attempts are not all kept, because they take a gigabyte: when the last one that is kept ended.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.keep_redrive(
   event_id uuid, at_position bigint, sink text, attempts integer, dead_since timestamptz, error text

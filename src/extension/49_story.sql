@@ -116,6 +116,13 @@ AS $$
     UNION ALL SELECT f.* FROM outbox.events_failed AS f WHERE f.id = story.id
     UNION ALL SELECT s.* FROM outbox.events_sent AS s WHERE s.id = story.id),
   failures AS MATERIALIZED (SELECT a.* FROM outbox_internal.failed_attempts AS a WHERE a.event_id = story.id),
+  -- Of an event that is gone, the end is not known.
+  life AS (
+    SELECT min(l.begun) AS begun, max(l.ended) AS ended
+    FROM (SELECT k.created_at AS begun, coalesce(k.sent_at, clock_timestamp()) AS ended FROM kept AS k
+          UNION ALL
+          SELECT a.ended_at, CASE WHEN EXISTS (SELECT FROM kept) THEN a.ended_at ELSE 'infinity' END
+          FROM failures AS a) AS l),
   first AS (SELECT k.* FROM kept AS k ORDER BY k.position LIMIT 1),
   lines (n, at, sink, what, detail) AS (
     SELECT 1, f.created_at, NULL, 'enqueued',
@@ -170,6 +177,11 @@ AS $$
     SELECT 8, e.processed_at, NULL, 'processed', format('by the handler "%s" of this database', e.handler)
     FROM outbox.processed_events AS e WHERE e.event_id = story.id
     UNION ALL
+    SELECT 9, greatest(f.since, l.begun), NULL, 'not all kept',
+           'of this UTC day no further failed attempts and redrives are kept: they take a gigabyte'
+    FROM life AS l CROSS JOIN outbox_internal.full_failure_days() AS f
+    WHERE l.ended >= f.since AND l.begun < date_trunc('day', f.since, 'UTC') + interval '24 hours'
+    UNION ALL
     SELECT 10, clock_timestamp(), p.sink, 'waits',
            'for ' || outbox_internal.story_waits_for(p.position)
     FROM pending AS p
@@ -186,7 +198,7 @@ COMMENT ON FUNCTION outbox.story(uuid) IS
   'was enqueued, which sinks got it and why others did not, each failed attempt of the last six days with its '
   'duration, worker and error, when it became a dead letter, when and by which role it was redriven, whether it was '
   'delivered with what the sink answered, or waits and for what, and which handlers of this database have processed '
-  'it. Only failed attempts have a duration '
+  'it. A line "not all kept" says that a day had more failures than are kept. Only failed attempts have a duration '
   'and a worker, and a delivered event does not tell what it was blocked by: to keep that would cost each delivery. A '
   'delivered event that is not kept has left only its failures and redrives. Without the payload. Like '
   'outbox.event_status() it needs EXECUTE and the id.';

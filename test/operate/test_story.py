@@ -145,6 +145,23 @@ def test_waits_for_the_worker_of_its_shard(db, pg, receiver, setting):
     wait_until(lambda: db.pending() == 0, 90, lambda: str(story(db, event)))
 
 
+def test_failures_that_were_not_kept(db, receiver, keeps):
+    """Of a day only so many bytes are kept. The story of an event that lived on afterwards says it."""
+    source = db.value("SELECT pg_get_functiondef('outbox_internal.has_room_for_failures'::regproc)")
+    assert source.count("1073741824") == 1
+    db.sql(source.replace("1073741824", "8192"))
+    db.webhook_sink("crm", receiver, SECRET, **QUICK)
+    early = db.enqueue("Order", "early")
+    wait_until(lambda: steps(db, early) == ["routed", "delivered"], 20, lambda: str(story(db, early)))
+    receiver.mode = status(400)
+    late = db.enqueue("Order", "late")
+    wait_until(lambda: "dead letter" in steps(db, late), 20, lambda: str(story(db, late)))
+    assert steps(db, late) == ["routed", "attempt 1 failed", "dead letter"], "the first page is full as soon as it exists"
+    assert details(db, late, "not all kept") == ["of this UTC day no further failed attempts and redrives are kept: they take a gigabyte"]
+    assert details(db, early, "not all kept") == []
+    assert db.value("SELECT count(*) FROM outbox.story(%s) WHERE what = 'not all kept' AND at <= clock_timestamp()", late) == 1
+
+
 def test_what_an_event_waits_for(db, receiver):
     unknown = "00000000-0000-7000-8000-000000000000"
     assert [what for _, what, _ in story(db, unknown)] == ["unknown"]
