@@ -13,7 +13,9 @@ CREATE TABLE IF NOT EXISTS outbox_internal.failed_attempts (
   ended_at timestamptz NOT NULL,
   worker integer,
   error text NOT NULL,
-  redriven_by text
+  redriven_by text,
+  key_hash bigint,
+  blocks_until timestamptz
 ) PARTITION BY LIST (day);
 COMMENT ON TABLE outbox_internal.failed_attempts IS
   'Attempts that failed in the last six days, for outbox.story(): the worker and outbox.nack() write it. A redrive '
@@ -33,7 +35,13 @@ COMMENT ON COLUMN outbox_internal.failed_attempts.worker IS 'The number of the w
 COMMENT ON COLUMN outbox_internal.failed_attempts.error IS 'The first 1000 characters of the error.';
 COMMENT ON COLUMN outbox_internal.failed_attempts.redriven_by IS
   'The role that made the dead letter pending again. NULL: the row is a failed attempt.';
+COMMENT ON COLUMN outbox_internal.failed_attempts.key_hash IS
+  'The hash of the key that the event then blocked. NULL: it blocked none.';
+COMMENT ON COLUMN outbox_internal.failed_attempts.blocks_until IS
+  'Until when at least it blocked later events of the key: its next attempt, or the redrive of a dead letter.';
 CREATE INDEX IF NOT EXISTS failed_attempts_event ON outbox_internal.failed_attempts (event_id);
+CREATE INDEX IF NOT EXISTS failed_attempts_key ON outbox_internal.failed_attempts (sink, key_hash, position)
+  WHERE key_hash IS NOT NULL;
 DO $$
 BEGIN
   FOR day IN 0..7 LOOP
@@ -84,19 +92,25 @@ COMMENT ON FUNCTION outbox_internal.full_failure_days() IS
   'The days whose failed attempts are not all kept, because they take a gigabyte: when the last one that is kept ended.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.keep_redrive(
-  event_id uuid, at_position bigint, sink text, attempts integer, dead_since timestamptz, error text
+  event_id uuid, at_position bigint, sink text, attempts integer, dead_since timestamptz, error text,
+  partition_key text
 ) RETURNS void
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
   INSERT INTO outbox_internal.failed_attempts
-    (day, event_id, position, sink, attempt, started_at, ended_at, error, redriven_by)
+    (day, event_id, position, sink, attempt, started_at, ended_at, error, redriven_by, key_hash, blocks_until)
   SELECT outbox_internal.failure_day(n.now), keep_redrive.event_id, keep_redrive.at_position, keep_redrive.sink,
          keep_redrive.attempts, keep_redrive.dead_since, n.now, coalesce(left(keep_redrive.error, 1000), ''),
-         coalesce(nullif(current_setting('role'), 'none'), session_user)
+         coalesce(nullif(current_setting('role'), 'none'), session_user), b.hash,
+         CASE WHEN b.hash IS NOT NULL THEN n.now END
   FROM (SELECT clock_timestamp() AS now) AS n
+  LEFT JOIN (
+    SELECT hashtextextended(keep_redrive.partition_key, 0) AS hash
+    FROM pg_foreign_server AS s CROSS JOIN LATERAL pg_options_to_table(s.srvoptions) AS o
+    WHERE s.srvname = keep_redrive.sink AND o.option_name = 'on_dead_letter' AND o.option_value = 'block') AS b ON true
   WHERE keep_redrive.sink IS NOT NULL AND outbox_internal.has_room_for_failures()
 $$;
-COMMENT ON FUNCTION outbox_internal.keep_redrive(uuid, bigint, text, integer, timestamptz, text) IS
+COMMENT ON FUNCTION outbox_internal.keep_redrive(uuid, bigint, text, integer, timestamptz, text, text) IS
   'Keeps for outbox.story() that the role of the session has made a dead letter pending again. outbox.redrive() calls '
   'it, and the trigger on UPDATE of outbox.events.';
 

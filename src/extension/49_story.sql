@@ -1,7 +1,7 @@
 -- The history of one event as text: from its transaction to its acknowledgement, or to what it waits for. It is read
 -- from the tables: of an event that was delivered and deleted, only the failures and the inbox's rows are left. It
--- tells no more than these say, because more would cost each delivery: how long the successful attempt took and which
--- worker made it, and what a delivered event was blocked by.
+-- tells no more than these say, because more would cost each delivery: not how long the successful attempt took and
+-- which worker made it.
 -- A worker that has ended is replaced at once if it was told to end, and otherwise after 1 s to 1 min. Meanwhile the
 -- other workers do not take over its shards.
 
@@ -143,6 +143,18 @@ AS $$
     WHERE n.name NOT IN (SELECT k.sink FROM kept AS k WHERE k.sink IS NOT NULL
                          UNION ALL SELECT a.sink FROM failures AS a)
     UNION ALL
+    SELECT 3, greatest(b.due, min(CASE WHEN a.redriven_by IS NULL THEN a.ended_at ELSE a.started_at END)), b.sink,
+           'was blocked',
+           format('by event %s of the same key, at least until %s', a.event_id, max(a.blocks_until))
+    FROM (SELECT k.position, k.sink, hashtextextended(k.partition_key, 0) AS hash, k.blocked_by,
+                 greatest(k.created_at, CASE WHEN k.last_attempt_at IS NULL THEN k.available_at END) AS due,
+                 coalesce(k.sent_at, clock_timestamp()) AS ended
+          FROM kept AS k) AS b
+    JOIN outbox_internal.failed_attempts AS a
+      ON a.sink = b.sink AND a.key_hash = b.hash AND a.position < b.position
+         AND a.position IS DISTINCT FROM b.blocked_by AND a.blocks_until > b.due AND a.blocks_until <= b.ended
+    GROUP BY b.position, b.sink, b.due, a.event_id
+    UNION ALL
     SELECT 4, a.ended_at, a.sink,
            CASE WHEN a.attempt IS NULL THEN 'put off' ELSE format('attempt %s failed', a.attempt) END,
            concat_ws(
@@ -195,10 +207,10 @@ AS $$
 $$;
 COMMENT ON FUNCTION outbox.story(uuid) IS
   'Tells the way of one event, line by line in the order of time: when and by which transaction and application it '
-  'was enqueued, which sinks got it and why others did not, each failed attempt of the last six days with its '
-  'duration, worker and error, when it became a dead letter, when and by which role it was redriven, whether it was '
-  'delivered with what the sink answered, or waits and for what, and which handlers of this database have processed '
-  'it. A line "not all kept" says that a day had more failures than are kept. Only failed attempts have a duration '
-  'and a worker, and a delivered event does not tell what it was blocked by: to keep that would cost each delivery. A '
-  'delivered event that is not kept has left only its failures and redrives. Without the payload. Like '
+  'was enqueued, which sinks got it and why others did not, which failing events of its key it has waited for, each '
+  'failed attempt of the last six days with its duration, worker and error, when it became a dead letter, when and by '
+  'which role it was redriven, whether it was delivered with what the sink answered, or waits and for what, and which '
+  'handlers of this database have processed it. A line "not all kept" says that a day had more failures than are '
+  'kept. Only failed attempts have a duration and a worker: to keep those of the successful one would cost each '
+  'delivery. A delivered event that is not kept has left only its failures and redrives. Without the payload. Like '
   'outbox.event_status() it needs EXECUTE and the id.';

@@ -56,10 +56,47 @@ def test_failed_twice_blocked_and_redriven(db, receiver, keeps):
     bad.clear()
     db.sql("SELECT outbox.redrive(%s)", first)
     wait_until(lambda: db.pending() == 0, 20, lambda: str(story(db, first)))
-    assert steps(db, first)[-4:] == ["attempt 3 failed", "dead letter", "redriven", "delivered"] and steps(db, second) == ["routed", "delivered"]
+    assert steps(db, first)[-4:] == ["attempt 3 failed", "dead letter", "redriven", "delivered"] and steps(db, second) == ["routed", "was blocked", "delivered"]
+    assert details(db, second, "was blocked")[0].startswith(f"by event {first} of the same key, at least until ")
     assert details(db, second, "delivered") == ["HTTP 202, X-Request-Id r-7"]
     db.sql("SELECT outbox.mark_processed(%s, 'billing')", second)
     assert details(db, second, "processed") == ['by the handler "billing" of this database']
+
+
+def test_was_blocked(db, receiver, keeps):
+    """Only by a failing event of the same key and an ordered sink that is tried again."""
+    bad: set[str] = set()
+    refuse(receiver, bad, 503)
+    db.webhook_sink("crm", receiver, SECRET, retry="300ms", max_attempts="2")
+    db.webhook_sink("heap", receiver, SECRET, retry="300ms", max_attempts="2", ordered="false")
+    with db.connect(autocommit=False) as session:
+        first, second, other = (str(session.execute("SELECT outbox.enqueue('Order', %s, 'order.paid', '{}')", [key]).fetchone()[0]) for key in "112")
+        bad.add(first)
+    wait_until(lambda: "attempt 1 failed" in steps(db, first), 20, lambda: str(story(db, first)))
+    bad.clear()
+    wait_until(lambda: db.pending() == 0, 20, lambda: str(story(db, first)))
+    assert steps(db, second) == ["routed", "was blocked", "delivered"], story(db, second)
+    assert details(db, second, "was blocked")[0].startswith(f"by event {first} of the same key, at least until ")
+    for event in (first, other):
+        assert details(db, event, "was blocked") == []
+    assert steps(db, second, "heap") == ["routed", "delivered"]
+    late = db.enqueue("Order", "1")
+    wait_until(lambda: db.pending() == 0, 20, lambda: str(story(db, late)))
+    assert details(db, late, "was blocked") == []
+
+
+def test_a_dead_letter_that_does_not_block(db, receiver, keeps):
+    bad: set[str] = set()
+    refuse(receiver, bad, 400)
+    db.webhook_sink("crm", receiver, SECRET, max_attempts="1")
+    with db.connect(autocommit=False) as session:
+        first, second = (str(session.execute("SELECT outbox.enqueue('Order', '1', 'order.paid', '{}')").fetchone()[0]) for _ in range(2))
+        bad.add(first)
+    wait_until(lambda: "delivered" in steps(db, second), 20, lambda: str(story(db, second)))
+    bad.clear()
+    db.sql("SELECT outbox.redrive(%s, force => true)", first)
+    wait_until(lambda: "delivered" in steps(db, first), 20, lambda: str(story(db, first)))
+    assert steps(db, second) == ["routed", "delivered"]
 
 
 REDRIVES = {"redrive": "SELECT outbox.redrive(id) FROM outbox.events WHERE status = 'FAILED'",
@@ -208,6 +245,17 @@ def test_a_program_that_claims(db):
     db.sql("SELECT outbox.nack(%s, %s, 'no paper')", token, event)
     assert details(db, event, "attempt 1 failed") == ["outbox.nack(): no paper"]
     assert "for its next attempt at " in details(db, event, "waits")[0]
+
+
+def test_a_program_blocks_a_key(db, keeps):
+    db.sql("CREATE SERVER crm FOREIGN DATA WRAPPER outbox_manual")
+    first, second = db.enqueue("Order", "1"), db.enqueue("Order", "1")
+    ((token,),) = db.sql("SELECT DISTINCT token FROM outbox.claim('crm')")
+    db.sql("SELECT outbox.nack(%s, %s, 'no paper', retry_in => '100 ms')", token, first)
+    taken = wait_until(lambda: db.sql("SELECT token, id::text FROM outbox.claim('crm')"), 20, "the retry")
+    assert [event for _, event in taken] == [first, second]
+    db.sql("SELECT outbox.ack(%s)", taken[0][0])
+    assert steps(db, second) == ["routed", "was blocked", "delivered"] and steps(db, first) == ["routed", "attempt 1 failed", "delivered"]
 
 
 def test_failures_of_a_week_ago_leave(db, receiver):

@@ -68,9 +68,10 @@ static bool is_replicated(const TriggerRow *before) {
 
 /* For outbox.story(). */
 static void keep_redrive(const TriggerRow *letter) {
-  static Statement keep = make_statement<UUIDOID, INT8OID, TEXTOID, INT4OID, TIMESTAMPTZOID, TEXTOID>(
-      "SELECT outbox_internal.keep_redrive($1, $2, $3, $4, $5, $6)");
-  static const EventColumn columns[] = {EV_ID, EV_POSITION, EV_SINK, EV_ATTEMPTS, EV_LAST_ATTEMPT_AT, EV_LAST_ERROR};
+  static Statement keep = make_statement<UUIDOID, INT8OID, TEXTOID, INT4OID, TIMESTAMPTZOID, TEXTOID, TEXTOID>(
+      "SELECT outbox_internal.keep_redrive($1, $2, $3, $4, $5, $6, $7)");
+  static const EventColumn columns[] = {EV_ID,         EV_POSITION,     EV_SINK, EV_ATTEMPTS, EV_LAST_ATTEMPT_AT,
+                                        EV_LAST_ERROR, EV_PARTITION_KEY};
   Datum values[lengthof(columns)];
   char nulls[lengthof(columns)];
 
