@@ -53,18 +53,21 @@ BEGIN
 END
 $$;
 
+-- These functions are in plpgsql, which keeps their plans: an UPDATE may redrive many dead letters.
 CREATE OR REPLACE FUNCTION outbox_internal.failure_day(at timestamptz) RETURNS smallint
-LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-AS $$ SELECT (floor(date_part('epoch', at) / 86400)::bigint % 8)::smallint $$;
+LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$ BEGIN RETURN floor(date_part('epoch', at) / 86400)::bigint % 8; END $$;
 COMMENT ON FUNCTION outbox_internal.failure_day(timestamptz) IS
   'The day of outbox_internal.failed_attempts to which a time belongs.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.has_room_for_failures(
   day integer DEFAULT outbox_internal.failure_day(clock_timestamp())
 ) RETURNS boolean
-LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
-  SELECT pg_relation_size(format('outbox_internal.failed_attempts_%s', has_room_for_failures.day)) < 1073741824
+BEGIN
+  RETURN pg_relation_size(format('outbox_internal.failed_attempts_%s', has_room_for_failures.day)) < 1073741824;
+END
 $$;
 COMMENT ON FUNCTION outbox_internal.has_room_for_failures(integer) IS
   'Whether the failed attempts of a day, today by default, take less than a gigabyte. Above that no more are kept, so '
@@ -95,20 +98,26 @@ CREATE OR REPLACE FUNCTION outbox_internal.keep_redrive(
   event_id uuid, at_position bigint, sink text, attempts integer, dead_since timestamptz, error text,
   partition_key text
 ) RETURNS void
-LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
+DECLARE
+  now timestamptz := clock_timestamp();
+  blocked bigint;
+BEGIN
+  IF keep_redrive.sink IS NULL OR NOT outbox_internal.has_room_for_failures() THEN
+    RETURN;
+  END IF;
+  blocked := (
+    SELECT hashtextextended(keep_redrive.partition_key, 0)
+    FROM pg_foreign_server AS s CROSS JOIN LATERAL pg_options_to_table(s.srvoptions) AS o
+    WHERE s.srvname = keep_redrive.sink AND o.option_name = 'on_dead_letter' AND o.option_value = 'block');
   INSERT INTO outbox_internal.failed_attempts
     (day, event_id, position, sink, attempt, started_at, ended_at, error, redriven_by, key_hash, blocks_until)
-  SELECT outbox_internal.failure_day(n.now), keep_redrive.event_id, keep_redrive.at_position, keep_redrive.sink,
-         keep_redrive.attempts, keep_redrive.dead_since, n.now, coalesce(left(keep_redrive.error, 1000), ''),
-         coalesce(nullif(current_setting('role'), 'none'), session_user), b.hash,
-         CASE WHEN b.hash IS NOT NULL THEN n.now END
-  FROM (SELECT clock_timestamp() AS now) AS n
-  LEFT JOIN (
-    SELECT hashtextextended(keep_redrive.partition_key, 0) AS hash
-    FROM pg_foreign_server AS s CROSS JOIN LATERAL pg_options_to_table(s.srvoptions) AS o
-    WHERE s.srvname = keep_redrive.sink AND o.option_name = 'on_dead_letter' AND o.option_value = 'block') AS b ON true
-  WHERE keep_redrive.sink IS NOT NULL AND outbox_internal.has_room_for_failures()
+  VALUES (outbox_internal.failure_day(now), keep_redrive.event_id, keep_redrive.at_position, keep_redrive.sink,
+          keep_redrive.attempts, keep_redrive.dead_since, now, coalesce(left(keep_redrive.error, 1000), ''),
+          coalesce(nullif(current_setting('role'), 'none'), session_user), blocked,
+          CASE WHEN blocked IS NOT NULL THEN now END);
+END
 $$;
 COMMENT ON FUNCTION outbox_internal.keep_redrive(uuid, bigint, text, integer, timestamptz, text, text) IS
   'Keeps for outbox.story() that the role of the session has made a dead letter pending again. outbox.redrive() calls '
