@@ -133,8 +133,8 @@ BEGIN
       (day, event_id, position, sink, attempt, ended_at, error, key_hash, blocks_until)
     SELECT outbox_internal.failure_day(failed_at), lease.event_id, lease.position, sink_name,
            CASE WHEN record_failure.unreadable IS NULL THEN event.attempt END,
-           failed_at, left(record_failure.error, 1000), CASE WHEN lease.single = 0 AND NOT dead THEN lease.key_hash END,
-           next_at
+           failed_at, left(record_failure.error, 1000),
+           CASE WHEN lease.single = 0 AND NOT dead THEN lease.key_hash END, next_at
     WHERE outbox_internal.has_room_for_failures();
     PERFORM outbox_internal.count_failed(sink.server, dead, record_failure.error);
     -- Later events of the key are returned to the table: the retry, or a redrive, comes before them.

@@ -70,8 +70,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION outbox_internal.has_room_for_failures(integer) IS
-  'Whether the failed attempts of a day, today by default, take less than a gigabyte. Above that no more are kept, so '
-  'that a storm of failures cannot fill the disk.';
+  'Whether the failed attempts of a day, today by default, take less than a gigabyte. Above that no more are kept, '
+  'so that a storm of failures cannot fill the disk.';
 
 -- Rows are only added, so the last pages of a table hold the last rows.
 CREATE OR REPLACE FUNCTION outbox_internal.full_failure_days() RETURNS TABLE (since timestamptz)
@@ -92,7 +92,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION outbox_internal.full_failure_days() IS
-  'The days whose failed attempts are not all kept, because they take a gigabyte: when the last one that is kept ended.';
+  'The days whose failed attempts are not all kept, because they take a gigabyte: when the last one that is kept '
+  'ended.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.keep_redrive(
   event_id uuid, at_position bigint, sink text, attempts integer, dead_since timestamptz, error text,
@@ -120,8 +121,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION outbox_internal.keep_redrive(uuid, bigint, text, integer, timestamptz, text, text) IS
-  'Keeps for outbox.story() that the role of the session has made a dead letter pending again. outbox.redrive() calls '
-  'it, and the trigger on UPDATE of outbox.events.';
+  'Keeps for outbox.story() that the role of the session has made a dead letter pending again. outbox.redrive() '
+  'calls it, and the trigger on UPDATE of outbox.events.';
 
 -- The first row of a table tells whether it still has the failures of a week ago. Each table is emptied the day
 -- before its turn, or later if no worker ran.
