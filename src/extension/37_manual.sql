@@ -84,6 +84,7 @@ DECLARE
   lease record;
   event record;
   failed_at timestamptz := clock_timestamp();
+  next_at timestamptz; -- NULL: it becomes a dead letter
   dead boolean;
   later_too boolean := false;
 BEGIN
@@ -116,21 +117,24 @@ BEGIN
       PERFORM outbox_internal.move_to_failed(lease.position, event.attempt, record_failure.error, failed_at,
                                              coalesce(event.overtaken_by, lease.overtaken_by));
     ELSE
+      next_at := failed_at
+                 + coalesce(record_failure.retry_in, outbox_internal.retry_delay(sink.retry, event.attempt));
       UPDATE outbox.events_pending AS e SET
         attempts = CASE WHEN record_failure.unreadable IS NULL THEN event.attempt ELSE e.attempts END,
         last_error = outbox_internal.error_text(record_failure.error),
         last_attempt_at = failed_at,
-        available_at = failed_at
-                       + coalesce(record_failure.retry_in, outbox_internal.retry_delay(sink.retry, event.attempt)),
+        available_at = next_at,
         blocked_by = NULL,
         redrive_late = nullif(e.redrive_late, false),
         overtaken_by = coalesce(event.overtaken_by, lease.overtaken_by)
       WHERE e.position = lease.position;
     END IF;
-    INSERT INTO outbox_internal.failed_attempts (day, event_id, position, sink, attempt, started_at, ended_at, error)
+    INSERT INTO outbox_internal.failed_attempts
+      (day, event_id, position, sink, attempt, ended_at, error, key_hash, blocks_until)
     SELECT outbox_internal.failure_day(failed_at), lease.event_id, lease.position, sink_name,
            CASE WHEN record_failure.unreadable IS NULL THEN event.attempt END,
-           NULL, failed_at, left(record_failure.error, 1000)
+           failed_at, left(record_failure.error, 1000),
+           CASE WHEN lease.single = 0 AND NOT dead THEN lease.key_hash END, next_at
     WHERE outbox_internal.has_room_for_failures();
     PERFORM outbox_internal.count_failed(sink.server, dead, record_failure.error);
     -- Later events of the key are returned to the table: the retry, or a redrive, comes before them.

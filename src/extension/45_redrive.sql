@@ -14,7 +14,8 @@ DECLARE
 BEGIN
   LOCK TABLE outbox.events_pending IN ROW SHARE MODE; -- its sink is not renamed meanwhile
   FOR letter IN
-    SELECT f.position, f.sink, f.overtaken_by, s.oid AS server,
+    SELECT f.position, f.sink, f.overtaken_by, f.attempts, f.last_attempt_at, left(f.last_error, 1000) AS error,
+           f.partition_key, s.oid AS server,
            coalesce((SELECT o.option_value::boolean FROM pg_options_to_table(s.srvoptions) AS o
                      WHERE o.option_name = 'ordered'), true) AS ordered
     FROM outbox.events_failed AS f
@@ -50,6 +51,8 @@ BEGIN
         g.partition_key, g.dedup_key, g.seq, g.created_at, g.position, g.sink, g.origin, g.application, g.last_error,
         CASE WHEN letter.ordered THEN g.overtaken_by END, late, 'PENDING'
       FROM gone AS g;
+      PERFORM outbox_internal.keep_redrive(redrive.id, letter.position, letter.sink, letter.attempts,
+                                           letter.last_attempt_at, letter.error, letter.partition_key);
       sent := sent + 1;
       CONTINUE;
     END IF;

@@ -1,5 +1,9 @@
 -- The history of one event as text: from its transaction to its acknowledgement, or to what it waits for. It is read
--- from the tables: of an event that was delivered and deleted, only the failures and the inbox's rows are left.
+-- from the tables: of an event that was delivered and deleted, only the failures and the inbox's rows are left. It
+-- tells no more than these say, because more would cost each delivery: not how long the successful attempt took and
+-- which worker made it.
+-- A worker that has ended is replaced at once if it was told to end, and otherwise after 1 s to 1 min. Meanwhile the
+-- other workers do not take over its shards.
 
 CREATE OR REPLACE FUNCTION outbox_internal.story_why_not(
   sink text, aggregate_type text, event_type text, headers jsonb
@@ -22,6 +26,16 @@ $$;
 COMMENT ON FUNCTION outbox_internal.story_why_not(text, text, text, jsonb) IS
   'Part of outbox.story(): why a sink has no row of an event.';
 
+CREATE OR REPLACE FUNCTION outbox_internal.shard_of(
+  partition_key text, "position" bigint,
+  OUT worker integer, OUT workers integer, OUT is_running boolean, OUT is_owned boolean
+) RETURNS record
+LANGUAGE c VOLATILE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'outbox_shard_of';
+COMMENT ON FUNCTION outbox_internal.shard_of(text, bigint) IS
+  'Part of outbox.story(): which worker of how many is to serve a pending event, whether it runs, and whether one '
+  'serves the event''s shard now. NULL: the launcher has not spread the shards.';
+
 -- The first cause that holds. Causes that stop all sinks come before those that stop this event alone.
 CREATE OR REPLACE FUNCTION outbox_internal.story_waits_for(pending bigint) RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -31,6 +45,7 @@ DECLARE
   blocker record;
   holders text;
   target record;
+  shard record;
 BEGIN
   SELECT p.*, p.ctid AS place INTO event FROM outbox.events_pending AS p WHERE p.position = pending;
   IF NOT FOUND THEN
@@ -62,6 +77,7 @@ BEGIN
         left(blocker.last_error, 200));
     END IF;
   END IF;
+  SELECT s.* INTO shard FROM outbox_internal.shard_of(event.partition_key, event.position) AS s;
   holders := (SELECT string_agg(h.xid::text, ', ') FROM unnest(outbox_internal.row_holders(event.place)) AS h (xid));
   RETURN CASE
     WHEN target.state IS NULL OR target.state = 'dropped' THEN 'its sink, which does not exist any more'
@@ -81,7 +97,11 @@ BEGIN
       (SELECT format('the program that has claimed it until %s', l.lease_until) FROM outbox.leases AS l
        WHERE event.position = ANY (l.positions) AND l.lease_until > clock_timestamp()),
       'a program that claims it')
-    ELSE format('the worker, which delivers it next (the sink is in the state "%s")', target.state) END;
+    WHEN shard.is_owned IS NOT FALSE OR (SELECT l.idle FROM outbox.library() AS l)
+      THEN format('the worker, which delivers it next (the sink is in the state "%s")', target.state)
+    WHEN shard.is_running THEN format('worker %s of %s, which takes over its shard', shard.worker, shard.workers)
+    ELSE format('worker %s of %s, which serves its shard and does not run: outbox.doctor() says why',
+                shard.worker, shard.workers) END;
 END
 $$;
 COMMENT ON FUNCTION outbox_internal.story_waits_for(bigint) IS
@@ -96,6 +116,13 @@ AS $$
     UNION ALL SELECT f.* FROM outbox.events_failed AS f WHERE f.id = story.id
     UNION ALL SELECT s.* FROM outbox.events_sent AS s WHERE s.id = story.id),
   failures AS MATERIALIZED (SELECT a.* FROM outbox_internal.failed_attempts AS a WHERE a.event_id = story.id),
+  -- Of an event that is gone, the end is not known.
+  life AS (
+    SELECT min(l.begun) AS begun, max(l.ended) AS ended
+    FROM (SELECT k.created_at AS begun, coalesce(k.sent_at, clock_timestamp()) AS ended FROM kept AS k
+          UNION ALL
+          SELECT a.ended_at, CASE WHEN EXISTS (SELECT FROM kept) THEN a.ended_at ELSE 'infinity' END
+          FROM failures AS a) AS l),
   first AS (SELECT k.* FROM kept AS k ORDER BY k.position LIMIT 1),
   lines (n, at, sink, what, detail) AS (
     SELECT 1, f.created_at, NULL, 'enqueued',
@@ -116,6 +143,18 @@ AS $$
     WHERE n.name NOT IN (SELECT k.sink FROM kept AS k WHERE k.sink IS NOT NULL
                          UNION ALL SELECT a.sink FROM failures AS a)
     UNION ALL
+    SELECT 3, greatest(b.due, min(CASE WHEN a.redriven_by IS NULL THEN a.ended_at ELSE a.started_at END)), b.sink,
+           'was blocked',
+           format('by event %s of the same key, at least until %s', a.event_id, max(a.blocks_until))
+    FROM (SELECT k.position, k.sink, hashtextextended(k.partition_key, 0) AS hash, k.blocked_by,
+                 greatest(k.created_at, CASE WHEN k.last_attempt_at IS NULL THEN k.available_at END) AS due,
+                 coalesce(k.sent_at, clock_timestamp()) AS ended
+          FROM kept AS k) AS b
+    JOIN outbox_internal.failed_attempts AS a
+      ON a.sink = b.sink AND a.key_hash = b.hash AND a.position < b.position
+         AND a.position IS DISTINCT FROM b.blocked_by AND a.blocks_until > b.due AND a.blocks_until <= b.ended
+    GROUP BY b.position, b.sink, b.due, a.event_id
+    UNION ALL
     SELECT 4, a.ended_at, a.sink,
            CASE WHEN a.attempt IS NULL THEN 'put off' ELSE format('attempt %s failed', a.attempt) END,
            concat_ws(
@@ -124,7 +163,14 @@ AS $$
                   THEN format('after %s ms', round(1000 * date_part('epoch', a.ended_at - a.started_at))) END,
              CASE WHEN a.attempt IS NULL THEN 'no attempt is spent' END,
              coalesce('worker ' || a.worker, 'outbox.nack()')) || ': ' || a.error
-    FROM failures AS a
+    FROM failures AS a WHERE a.redriven_by IS NULL
+    UNION ALL
+    SELECT 5, a.started_at, a.sink, 'dead letter',
+           format('after %s: %s', outbox_internal.counted(a.attempt, 'attempt', 'attempts'), a.error)
+    FROM failures AS a WHERE a.redriven_by IS NOT NULL AND a.started_at IS NOT NULL
+    UNION ALL
+    SELECT 6, a.ended_at, a.sink, 'redriven', format('by role "%s"', a.redriven_by)
+    FROM failures AS a WHERE a.redriven_by IS NOT NULL
     UNION ALL
     SELECT 5, k.last_attempt_at, k.sink, 'dead letter',
            format('after %s%s', outbox_internal.counted(k.attempts, 'attempt', 'attempts'),
@@ -132,7 +178,7 @@ AS $$
                            || ' was delivered meanwhile', '')) || ': ' || k.last_error
     FROM kept AS k WHERE k.status = 'FAILED'
     UNION ALL
-    SELECT 6, k.sent_at, k.sink, 'delivered',
+    SELECT 7, k.sent_at, k.sink, 'delivered',
            concat_ws(
              ', ',
              k.acknowledgement,
@@ -140,14 +186,19 @@ AS $$
                   THEN 'after ' || outbox_internal.counted(k.attempts, 'failed attempt', 'failed attempts') END)
     FROM kept AS k WHERE k.status = 'SENT'
     UNION ALL
-    SELECT 7, e.processed_at, NULL, 'processed', format('by the handler "%s" of this database', e.handler)
+    SELECT 8, e.processed_at, NULL, 'processed', format('by the handler "%s" of this database', e.handler)
     FROM outbox.processed_events AS e WHERE e.event_id = story.id
     UNION ALL
-    SELECT 8, clock_timestamp(), p.sink, CASE WHEN p.redrive_late IS NULL THEN 'waits' ELSE 'redriven, waits' END,
+    SELECT 9, greatest(f.since, l.begun), NULL, 'not all kept',
+           'of this UTC day no further failed attempts and redrives are kept: they take a gigabyte'
+    FROM life AS l CROSS JOIN outbox_internal.full_failure_days() AS f
+    WHERE l.ended >= f.since AND l.begun < date_trunc('day', f.since, 'UTC') + interval '24 hours'
+    UNION ALL
+    SELECT 10, clock_timestamp(), p.sink, 'waits',
            'for ' || outbox_internal.story_waits_for(p.position)
     FROM pending AS p
     UNION ALL
-    SELECT 9, clock_timestamp(), NULL, CASE WHEN EXISTS (SELECT FROM failures) THEN 'gone' ELSE 'unknown' END,
+    SELECT 11, clock_timestamp(), NULL, CASE WHEN EXISTS (SELECT FROM failures) THEN 'gone' ELSE 'unknown' END,
            'no row has this id: it was delivered to all its sinks and deleted '
            '(outbox.retention keeps what is delivered), deleted by a user'
            || CASE WHEN EXISTS (SELECT FROM failures) THEN '' ELSE ', rolled back, or never enqueued' END
@@ -156,7 +207,10 @@ AS $$
 $$;
 COMMENT ON FUNCTION outbox.story(uuid) IS
   'Tells the way of one event, line by line in the order of time: when and by which transaction and application it '
-  'was enqueued, which sinks got it and why others did not, each failed attempt of the last six days with its '
-  'duration and error, whether it was delivered with what the sink answered, became a dead letter, or waits and for '
-  'what, and which handlers of this database have processed it. A delivered event that is not kept has left only '
-  'its failures. Without the payload. Like outbox.event_status() it needs EXECUTE and the id.';
+  'was enqueued, which sinks got it and why others did not, which failing events of its key it has waited for, each '
+  'failed attempt of the last six days with its duration, worker and error, when it became a dead letter, when and '
+  'by which role it was redriven, whether it was delivered with what the sink answered, or waits and for what, and '
+  'which handlers of this database have processed it. A line "not all kept" says that a day had more failures than '
+  'are kept. Only failed attempts have a duration and a worker: to keep those of the successful one would cost each '
+  'delivery. A delivered event that is not kept has left only its failures and redrives. Without the payload. Like '
+  'outbox.event_status() it needs EXECUTE and the id.';

@@ -25,7 +25,7 @@ def crm(db, rig, ops) -> Receiver:
 
 
 def told(ops: Receiver) -> list[dict]:
-    return [d.json() for d in ops.accepted()]
+    return [d.json() for d in ops.accepted() if "text" in d.json()]
 
 
 def wait_told(ops: Receiver, said: str) -> dict:
@@ -92,3 +92,39 @@ def test_an_error_of_several_lines_and_an_event_that_is_refused(db, rig, ops, cr
     assert "Traceback   line 1" in wait_told(ops, "tasks")["text"]
     wait_told(ops, "is disabled")
     picky.stop()
+
+
+def test_a_sink_lags(db, ops, crm):
+    """It delivers more slowly than events come, without an error. That is told once, and its end."""
+    db.sql("ALTER SERVER crm OPTIONS (ADD rate_limit '1/30s')")
+    for n in range(3):
+        db.enqueue("Order", str(n))
+    notice = wait_told(ops, "is lagging")
+    assert notice["sink"] == "crm" and notice["pending"] == 2 and notice["last_error"] is None
+    db.sql("ALTER SERVER crm OPTIONS (DROP rate_limit)")
+    assert wait_told(ops, "is no longer lagging")["was"] == "lagging"
+    assert len(told(ops)) == 2
+
+
+@pytest.mark.parametrize("trouble", ["fails", "lags"])
+def test_a_channel_in_trouble_gets_each_notice_once(db, ops, trouble):
+    """The operators' own channel is the only sink, and the notices about it wait in it. They cause no further ones."""
+    if trouble == "lags":
+        db.sql("ALTER SERVER ops OPTIONS (ADD rate_limit '1/30s')")
+    else:
+        ops.mode = status(503)
+    db.set_sink("ops", events="outbox.*, order.*", max_attempts="100")
+    db.sql("SELECT count(outbox.enqueue('Order', n::text, 'order.paid', '{}')) FROM generate_series(1, 20) n")
+    notices = "SELECT event_type FROM outbox.events WHERE event_type LIKE 'outbox.%' ORDER BY event_type"
+    expected = [("outbox.sink.lagging",)] if trouble == "lags" else [("outbox.sink.failing",), ("outbox.sink.lagging",)]
+    wait_until(lambda: db.sql(notices) == expected, 30, lambda: str((db.sql(notices), db.sql("SELECT * FROM outbox_internal.conditions"))))
+    for _ in range(5):
+        assert db.value("SELECT outbox_internal.look_at_sinks()") == 1
+    assert db.sql(notices) == expected
+    if trouble == "lags":
+        db.sql("ALTER SERVER ops OPTIONS (DROP rate_limit)")
+    ops.mode = OK
+    for (event_type,) in expected:
+        wait_told(ops, f"is no longer {event_type.rsplit('.', 1)[1]}")
+    wait_until(lambda: db.pending() == 0, 20, "delivery")
+    assert len(told(ops)) == 2 * len(expected), "the beginning and the end of each"

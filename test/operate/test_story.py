@@ -1,10 +1,11 @@
 """outbox.story(): the way of one event, as a person reads it."""
 
+import os
 import re
 
 import pytest
 from outbox_rig import wait_until
-from outbox_rig.receiver import SECRET, Status
+from outbox_rig.receiver import SECRET, Status, status
 
 QUICK = {"retry": "50ms", "max_attempts": "3"}
 
@@ -55,10 +56,147 @@ def test_failed_twice_blocked_and_redriven(db, receiver, keeps):
     bad.clear()
     db.sql("SELECT outbox.redrive(%s)", first)
     wait_until(lambda: db.pending() == 0, 20, lambda: str(story(db, first)))
-    assert steps(db, first)[-2:] == ["attempt 3 failed", "delivered"] and steps(db, second) == ["routed", "delivered"]
+    assert steps(db, first)[-4:] == ["attempt 3 failed", "dead letter", "redriven", "delivered"] and steps(db, second) == ["routed", "was blocked", "delivered"]
+    assert details(db, second, "was blocked")[0].startswith(f"by event {first} of the same key, at least until ")
     assert details(db, second, "delivered") == ["HTTP 202, X-Request-Id r-7"]
     db.sql("SELECT outbox.mark_processed(%s, 'billing')", second)
     assert details(db, second, "processed") == ['by the handler "billing" of this database']
+
+
+def test_was_blocked(db, receiver, keeps):
+    """Only by a failing event of the same key and an ordered sink that is tried again."""
+    bad: set[str] = set()
+    refuse(receiver, bad, 503)
+    db.webhook_sink("crm", receiver, SECRET, retry="300ms", max_attempts="2")
+    db.webhook_sink("heap", receiver, SECRET, retry="300ms", max_attempts="2", ordered="false")
+    with db.connect(autocommit=False) as session:
+        first, second, other = (str(session.execute("SELECT outbox.enqueue('Order', %s, 'order.paid', '{}')", [key]).fetchone()[0]) for key in "112")
+        bad.add(first)
+    wait_until(lambda: "attempt 1 failed" in steps(db, first), 20, lambda: str(story(db, first)))
+    bad.clear()
+    wait_until(lambda: db.pending() == 0, 20, lambda: str(story(db, first)))
+    assert steps(db, second) == ["routed", "was blocked", "delivered"], story(db, second)
+    assert details(db, second, "was blocked")[0].startswith(f"by event {first} of the same key, at least until ")
+    for event in (first, other):
+        assert details(db, event, "was blocked") == []
+    assert steps(db, second, "heap") == ["routed", "delivered"]
+    late = db.enqueue("Order", "1")
+    wait_until(lambda: db.pending() == 0, 20, lambda: str(story(db, late)))
+    assert details(db, late, "was blocked") == []
+
+
+def test_a_dead_letter_that_does_not_block(db, receiver, keeps):
+    bad: set[str] = set()
+    refuse(receiver, bad, 400)
+    db.webhook_sink("crm", receiver, SECRET, max_attempts="1")
+    with db.connect(autocommit=False) as session:
+        first, second = (str(session.execute("SELECT outbox.enqueue('Order', '1', 'order.paid', '{}')").fetchone()[0]) for _ in range(2))
+        bad.add(first)
+    wait_until(lambda: "delivered" in steps(db, second), 20, lambda: str(story(db, second)))
+    bad.clear()
+    db.sql("SELECT outbox.redrive(%s, force => true)", first)
+    wait_until(lambda: "delivered" in steps(db, first), 20, lambda: str(story(db, first)))
+    assert steps(db, second) == ["routed", "delivered"]
+
+
+REDRIVES = {"redrive": "SELECT outbox.redrive(id) FROM outbox.events WHERE status = 'FAILED'",
+            "update": "UPDATE outbox.events SET status = 'PENDING' WHERE status = 'FAILED'"}
+
+
+@pytest.mark.parametrize("retention", ["1d", "0"])
+@pytest.mark.parametrize("redrive", REDRIVES)
+def test_a_redrive_is_told_after_the_delivery(db, receiver, setting, redrive, retention):
+    setting("outbox.retention", retention)
+    receiver.mode = status(400, body=b"no such customer")
+    db.webhook_sink("crm", receiver, SECRET, retry="50ms", max_attempts="2")
+    event = db.enqueue("Order", "1")
+    wait_until(lambda: "dead letter" in steps(db, event), 20, lambda: str(story(db, event)))
+    letter = db.sql("SELECT at, sink, what, detail FROM outbox.story(%s) WHERE what = 'dead letter'", event)
+    assert letter[0][3].startswith("after 2 attempts: ") and "no such customer" in letter[0][3]
+    db.sql("SELECT outbox.pause('crm')")
+    with db.role("support") as role, db.connect() as session:
+        db.sql(f"GRANT USAGE ON SCHEMA outbox TO {role}; GRANT SELECT, UPDATE ON outbox.events TO {role}; GRANT EXECUTE ON FUNCTION outbox.redrive TO {role}")
+        session.execute(f"SET ROLE {role}")
+        session.execute(REDRIVES[redrive])
+    assert steps(db, event)[-3:] == ["dead letter", "redriven", "waits"]
+    receiver.mode = status(200)
+    db.sql("SELECT outbox.resume('crm')")
+    wait_until(lambda: db.pending() == 0, 20, lambda: str(story(db, event)))
+    assert details(db, event, "redriven") == ['by role "support"']
+    assert db.sql("SELECT at, sink, what, detail FROM outbox.story(%s) WHERE what = 'dead letter'", event) == letter
+    told = [what for _, what, _ in story(db, event) if "attempt" not in what]
+    assert told == (["enqueued", "routed", "dead letter", "redriven", "delivered"] if retention == "1d" else ["dead letter", "redriven", "gone"])
+
+
+def test_a_refused_redrive_is_none(db, receiver):
+    """A later event of the key was delivered: the dead letter stays, and nobody has redriven it."""
+    receiver.mode = status(400)
+    db.webhook_sink("crm", receiver, SECRET, retry="50ms", max_attempts="1")
+    event = db.enqueue("Order", "1")
+    wait_until(lambda: "dead letter" in steps(db, event), 20, lambda: str(story(db, event)))
+    receiver.mode = status(200)
+    db.enqueue("Order", "1")
+    wait_until(lambda: "was delivered meanwhile" in "".join(details(db, event, "dead letter")), 20, lambda: str(story(db, event)))
+    assert db.value("SELECT outbox.redrive(%s)", event) is False
+    assert steps(db, event) == ["routed", "attempt 1 failed", "dead letter"]
+
+
+def test_waits_for_an_open_circuit(db, receiver):
+    receiver.mode = status(503, body=b"maintenance")
+    db.webhook_sink("crm", receiver, SECRET, retry="1h")
+    db.sql("SELECT count(outbox.enqueue('Order', n::text, 'order.paid', '{}')) FROM generate_series(1, 50) n")
+    wait_until(lambda: db.state() == "circuit open", 30, "the circuit to open")
+    event = db.enqueue("Order", "another")
+    wait_until(lambda: "circuit open" in details(db, event, "waits")[0], 20, lambda: str(story(db, event)))
+    assert re.fullmatch('for its sink, which is in the state "circuit open": .*503.*', details(db, event, "waits")[0])
+
+
+def test_waits_for_a_failing_event_of_its_key(db, receiver):
+    receiver.mode = status(500, body=b"no such customer")
+    db.webhook_sink("crm", receiver, SECRET, retry="1h")
+    first, second = db.enqueue("Order", "1"), db.enqueue("Order", "1")
+    wait_until(lambda: "which has failed" in details(db, second, "waits")[0], 20, lambda: str(story(db, second)))
+    assert re.fullmatch(f"for event {first} of the same key, which has failed 1 time: .*500.*no such customer.*", details(db, second, "waits")[0])
+    assert details(db, first, "waits")[0].startswith("for its next attempt at ")
+
+
+def test_waits_for_the_worker_of_its_shard(db, pg, receiver, setting):
+    """One of two workers dies at each start. The other keeps its shards, and does not take those of the missing one."""
+    setting("outbox.workers", "2")
+    receiver.mode = status(200)
+    db.webhook_sink("crm", receiver, SECRET)
+    workers = "SELECT worker, shards FROM outbox.workers WHERE database = current_database() ORDER BY worker"
+    wait_until(lambda: db.sql(workers) == [(0, 128), (1, 128)], 20, "two workers")
+    key = next(str(n) for n in range(100) if db.value("SELECT hashtextextended(%s, 0) & 1", str(n)) == 1)
+    folder = pg.data / "base" / str(db.value("SELECT oid FROM pg_database WHERE datname = current_database()"))
+    os.rename(folder / "PG_VERSION", folder / "away")  # no process can connect to the database
+    try:
+        db.sql("SELECT pg_terminate_backend(pid) FROM outbox.workers WHERE database = current_database() AND worker = 1")
+        wait_until(lambda: db.value("SELECT failures FROM outbox_internal.worker_health()") > 1, 20, "the next ones to die")
+        event = db.enqueue("Order", key)
+        missing = "for worker 1 of 2, which serves its shard and does not run: outbox.doctor() says why"
+        wait_until(lambda: details(db, event, "waits") == [missing], 10, lambda: str(story(db, event)))
+        assert db.doctor("worker")[0] == "error"
+    finally:
+        os.rename(folder / "away", folder / "PG_VERSION")
+    wait_until(lambda: db.pending() == 0, 90, lambda: str(story(db, event)))
+
+
+def test_failures_that_were_not_kept(db, receiver, keeps):
+    """Of a day only so many bytes are kept. The story of an event that lived on afterwards says it."""
+    source = db.value("SELECT pg_get_functiondef('outbox_internal.has_room_for_failures'::regproc)")
+    assert source.count("1073741824") == 1
+    db.sql(source.replace("1073741824", "8192"))
+    db.webhook_sink("crm", receiver, SECRET, **QUICK)
+    early = db.enqueue("Order", "early")
+    wait_until(lambda: steps(db, early) == ["routed", "delivered"], 20, lambda: str(story(db, early)))
+    receiver.mode = status(400)
+    late = db.enqueue("Order", "late")
+    wait_until(lambda: "dead letter" in steps(db, late), 20, lambda: str(story(db, late)))
+    assert steps(db, late) == ["routed", "attempt 1 failed", "dead letter"], "the first page is full as soon as it exists"
+    assert details(db, late, "not all kept") == ["of this UTC day no further failed attempts and redrives are kept: they take a gigabyte"]
+    assert details(db, early, "not all kept") == []
+    assert db.value("SELECT count(*) FROM outbox.story(%s) WHERE what = 'not all kept' AND at <= clock_timestamp()", late) == 1
 
 
 def test_what_an_event_waits_for(db, receiver):
@@ -66,8 +204,9 @@ def test_what_an_event_waits_for(db, receiver):
     assert [what for _, what, _ in story(db, unknown)] == ["unknown"]
     event = db.enqueue("Order", "1")
     assert details(db, event, "waits") == ["for a sink that takes it"]
-    db.webhook_sink("crm", receiver, SECRET)
+    db.webhook_sink("crm", receiver, SECRET, events="none")
     db.sql("SELECT outbox.pause('crm')")
+    db.set_sink("crm", events="*")
     wait_until(lambda: "routed" in steps(db, event), 20, lambda: str(story(db, event)))
     assert details(db, event, "waits") == ['for its sink, which is in the state "paused"']
     later = str(db.value("SELECT outbox.enqueue('Order', '2', 'order.paid', '{}', available_at => now() + interval '1 hour')"))
@@ -106,6 +245,17 @@ def test_a_program_that_claims(db):
     db.sql("SELECT outbox.nack(%s, %s, 'no paper')", token, event)
     assert details(db, event, "attempt 1 failed") == ["outbox.nack(): no paper"]
     assert "for its next attempt at " in details(db, event, "waits")[0]
+
+
+def test_a_program_blocks_a_key(db, keeps):
+    db.sql("CREATE SERVER crm FOREIGN DATA WRAPPER outbox_manual")
+    first, second = db.enqueue("Order", "1"), db.enqueue("Order", "1")
+    ((token,),) = db.sql("SELECT DISTINCT token FROM outbox.claim('crm')")
+    db.sql("SELECT outbox.nack(%s, %s, 'no paper', retry_in => '100 ms')", token, first)
+    taken = wait_until(lambda: db.sql("SELECT token, id::text FROM outbox.claim('crm')"), 20, "the retry")
+    assert [event for _, event in taken] == [first, second]
+    db.sql("SELECT outbox.ack(%s)", taken[0][0])
+    assert steps(db, second) == ["routed", "was blocked", "delivered"] and steps(db, first) == ["routed", "attempt 1 failed", "delivered"]
 
 
 def test_failures_of_a_week_ago_leave(db, receiver):

@@ -66,6 +66,24 @@ static bool is_replicated(const TriggerRow *before) {
   return IsLogicalWorker() && !is_ours(before);
 }
 
+/* For outbox.story(). */
+static void keep_redrive(const TriggerRow *letter) {
+  static Statement keep = make_statement<UUIDOID, INT8OID, TEXTOID, INT4OID, TIMESTAMPTZOID, TEXTOID, TEXTOID>(
+      "SELECT outbox_internal.keep_redrive($1, $2, $3, $4, $5, $6, $7)");
+  static const EventColumn columns[] = {EV_ID,         EV_POSITION,     EV_SINK, EV_ATTEMPTS, EV_LAST_ATTEMPT_AT,
+                                        EV_LAST_ERROR, EV_PARTITION_KEY};
+  Datum values[lengthof(columns)];
+  char nulls[lengthof(columns)];
+
+  for (size_t i = 0; i < lengthof(columns); i++) {
+    nulls[i] = row_isnull(letter, columns[i]) ? 'n' : ' ';
+    values[i] = row_get(letter, columns[i]);
+  }
+  OwnerScope scope = owner_enter();
+  owner_execute(&keep, values, nulls);
+  owner_leave(scope);
+}
+
 /* A user who sets a dead letter to PENDING wants it sent, even after later events of its key: the same as
  * outbox.redrive() with force. It begins with no attempts and no time, unless the UPDATE gives others. */
 static void redrive_by_update(const TriggerRow *before, TriggerRow *after) {
@@ -73,6 +91,7 @@ static void redrive_by_update(const TriggerRow *before, TriggerRow *after) {
     row_set_null(after, EV_REDRIVE_LATE);
     return;
   }
+  keep_redrive(before);
   row_set(after, EV_REDRIVE_LATE, BoolGetDatum(true));
   row_set_null(after, EV_LAST_ATTEMPT_AT);
   if (row_same(before, after, EV_ATTEMPTS))

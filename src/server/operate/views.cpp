@@ -5,6 +5,7 @@
 #include "server/base/sql_function.h"
 #include "server/catalog/route.h"
 #include "server/catalog/wrappers.h"
+#include "server/event/key_hash.h"
 #include "server/shmem/shared_state.h"
 
 #include <math.h>
@@ -220,6 +221,39 @@ SQL_FUNCTION(outbox_worker_slots) {
     tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
   }
   PG_RETURN_NULL();
+}
+
+/* Which worker serves the shard of a key or, without one, of a position. */
+SQL_FUNCTION(outbox_shard_of) {
+  SharedState *shared = shared_state();
+  TupleDesc desc = row_type_of(fcinfo, 4);
+  bool is_running = false, is_owned = false;
+  uint64 hash = 0;
+
+  if (!PG_ARGISNULL(0)) {
+    const text *key = PG_GETARG_TEXT_PP(0);
+    hash = key_hash_of(VARDATA_ANY(key), VARSIZE_ANY_EXHDR(key));
+  }
+  const int shard = dispatch::shard_of(hash, PG_GETARG_INT64(1));
+  if (shared == NULL)
+    PG_RETURN_NULL();
+  LWLockAcquire(shared->lock, LW_SHARED);
+  const DatabaseSlot *database = shared_database(MyDatabaseId, false);
+  const int workers = database ? database->workers : 0;
+  for (int i = 0; i < OUTBOX_MAX_WORKERS && workers > 0; i++) {
+    const WorkerSlot *slot = &shared->workers[i];
+    if (slot->pid == 0 || slot->database != MyDatabaseId)
+      continue;
+    is_running |= slot->index == shard % workers;
+    is_owned |= slot->shards.has(shard);
+  }
+  LWLockRelease(shared->lock);
+  if (workers == 0)
+    PG_RETURN_NULL();
+  Datum values[] = {Int32GetDatum(shard % workers), Int32GetDatum(workers), BoolGetDatum(is_running),
+                    BoolGetDatum(is_owned)};
+  bool nulls[] = {false, false, false, false};
+  PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(desc, values, nulls)));
 }
 
 /* Daily partitions of events_sent are kept for the longest retention of all sinks. */

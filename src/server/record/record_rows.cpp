@@ -41,15 +41,16 @@ static Statement reschedule =
 /* Before their rows are changed. Of a day at most a gigabyte is kept, so that a storm of failures cannot fill the
  * disk.
  */
-static Statement keep_failures =
-    make_statement<TIDARRAYOID, TEXTARRAYOID, TIMESTAMPTZARRAYOID, INT8ARRAYOID, INT8ARRAYOID, INT4OID>(
-        "INSERT INTO outbox_internal.failed_attempts "
-        "(day, event_id, position, sink, attempt, started_at, ended_at, worker, error) "
-        "SELECT outbox_internal.failure_day(f.ended), e.id, e.position, e.sink, CASE WHEN f.spent > 0 "
-        "THEN " ONE_MORE_ATTEMPT " END, f.ended - f.took * interval '1 ms', f.ended, $6, left(f.error, 1000) "
-        "FROM unnest($1, $2, $3, $4, $5) AS f (ctid, error, ended, took, spent) "
-        "JOIN outbox.events_pending AS e ON e.ctid = f.ctid "
-        "WHERE outbox_internal.has_room_for_failures()");
+static Statement keep_failures = make_statement<TIDARRAYOID, TEXTARRAYOID, TIMESTAMPTZARRAYOID, INT8ARRAYOID,
+                                                INT8ARRAYOID, INT4OID, INT8ARRAYOID, TIMESTAMPTZARRAYOID>(
+    "INSERT INTO outbox_internal.failed_attempts "
+    "(day, event_id, position, sink, attempt, started_at, ended_at, worker, error, key_hash, blocks_until) "
+    "SELECT outbox_internal.failure_day(f.ended), e.id, e.position, e.sink, CASE WHEN f.spent > 0 "
+    "THEN " ONE_MORE_ATTEMPT " END, f.ended - f.took * interval '1 ms', f.ended, $6, left(f.error, 1000), "
+    "nullif(f.key, 0), CASE WHEN f.key <> 0 THEN f.next END "
+    "FROM unnest($1, $2, $3, $4, $5, $7, $8) AS f (ctid, error, ended, took, spent, key, next) "
+    "JOIN outbox.events_pending AS e ON e.ctid = f.ctid "
+    "WHERE outbox_internal.has_room_for_failures()");
 
 /* A row that is still there would be taken for recorded, and never be looked at again. */
 static void write_rows(Statement *statement, const Datum *values, int n) {
@@ -107,6 +108,10 @@ typedef struct Failures {
   Datum ctids, errors, ends, spent;
 } Failures;
 
+static Datum next_attempts_of(Rows rows) {
+  return times_of(rows, [](const dispatch::RowToWrite &row) { return row.next_attempt; });
+}
+
 static Failures failures_of(Rows rows) {
   return {ctids_of(rows), errors_of(rows),
           times_of(rows, [](const dispatch::RowToWrite &row) { return row.event->ended_at; }),
@@ -114,11 +119,17 @@ static Failures failures_of(Rows rows) {
           int8s_of(rows, [](const dispatch::RowToWrite &row) { return row.event->outcome != Outcome::DEFERRED; })};
 }
 
-static void keep_failed_attempts(Rows rows, const Failures *failures) {
+/* `blocks`: the events are tried again, and block their keys until then. */
+static void keep_failed_attempts(Rows rows, const Failures *failures, bool blocks) {
   Datum values[] = {
-      failures->ctids, failures->errors,
-      failures->ends,  int8s_of(rows, [](const dispatch::RowToWrite &row) { return row.event->took_ms; }),
-      failures->spent, Int32GetDatum(worker_slot()->index)};
+      failures->ctids,
+      failures->errors,
+      failures->ends,
+      int8s_of(rows, [](const dispatch::RowToWrite &row) { return row.event->took_ms; }),
+      failures->spent,
+      Int32GetDatum(worker_slot()->index),
+      int8s_of(rows, [=](const dispatch::RowToWrite &row) { return blocks ? (int64)row.event->key_hash : 0; }),
+      next_attempts_of(rows)};
   (void)statement_write(&keep_failures, values, NULL, NULL);
 }
 
@@ -140,7 +151,7 @@ static void make_dead_letters(Rows rows) {
   Datum values[] = {failures.ctids, positions_of(rows), failures.errors, failures.ends};
 
   OUTBOX_FAULT_POINT("record.before_dead_letter");
-  keep_failed_attempts(rows, &failures);
+  keep_failed_attempts(rows, &failures, false);
   write_rows(&move_to_dead_letters, values, (int)rows.size());
 }
 
@@ -149,12 +160,12 @@ static void reschedule_rows(Rows rows) {
   Datum values[] = {failures.ctids,
                     failures.errors,
                     failures.ends,
-                    times_of(rows, [](const dispatch::RowToWrite &row) { return row.next_attempt; }),
+                    next_attempts_of(rows),
                     int8s_of(rows, [](const dispatch::RowToWrite &row) { return row.group; }),
                     failures.spent};
 
   OUTBOX_FAULT_POINT("record.before_retry");
-  keep_failed_attempts(rows, &failures);
+  keep_failed_attempts(rows, &failures, true);
   write_rows(&reschedule, values, (int)rows.size());
 }
 
