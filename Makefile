@@ -49,7 +49,10 @@ endif
 # assert() in the two libraries goes with the server's own: a failed one ends all sessions of a cluster.
 NO_ASSERTS := $(if $(findstring --enable-cassert,$(shell $(PG_CONFIG) --configure 2>/dev/null)),,-DNDEBUG)
 
-OUTBOX_CXXFLAGS = -std=c++20 -O2 -g -fPIC -fvisibility=hidden -Wall -Wextra -Werror -Isrc -MMD -MP $(EXTRA_CXXFLAGS)
+# Else g++ makes statics of templates one for all libraries of a process, and kinds contain the archive. Clang neither knows nor needs it.
+NO_UNIQUE := $(shell $(CXX) -fno-gnu-unique -fsyntax-only -x c++ /dev/null 2>/dev/null && echo -fno-gnu-unique)
+
+OUTBOX_CXXFLAGS = -std=c++20 -O2 -g -fPIC -fvisibility=hidden $(NO_UNIQUE) -Wall -Wextra -Werror -Isrc -MMD -MP $(EXTRA_CXXFLAGS)
 
 # Three libraries: only the server side sees PostgreSQL's headers, and it neither throws nor catches.
 src/server/%.o: src/server/%.cpp

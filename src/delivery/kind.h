@@ -3,6 +3,12 @@
  * function that has the name OB_KIND_INIT, and outbox calls nothing else of it. Its functions have the contracts of
  * those of the same name in delivery.h, and only C types cross. So both sides may be built by different compilers and
  * from different versions of the C++ classes behind the functions. outbox's own kinds have a struct as well.
+ *
+ * Outbox hands over no struct of callbacks (log, complete, wake, mask secrets, judge an address, send by HTTP). A
+ * library's state is its own: outbox takes what the library has (engine_fd, collect, next_log) and tells it what it
+ * must know (set_database, set_networks), both on the caller's thread. So no thread of a kind enters outbox, and
+ * neither side calls the other while it is being called. The masks, the network guard and the HTTP loop are in each
+ * library, from the kit's archive.
  */
 #ifndef OUTBOX_KIND_H
 #define OUTBOX_KIND_H

@@ -5,7 +5,8 @@ PG_CONFIG ?= pg_config
 OUTBOX_KIT := $(patsubst %/,%,$(dir $(lastword $(MAKEFILE_LIST))))
 OBJS += outbox_kind_module.o
 # The kit is a static archive, so a kind shares no C++ with outbox.so: only its entry points are visible (delivery/kind.h).
-override PG_CXXFLAGS += -std=c++20 -fvisibility=hidden -I$(OUTBOX_KIT)
+# -fno-gnu-unique, which clang does not know and does not need: else g++ makes statics of templates one for all libraries of a process.
+override PG_CXXFLAGS += -std=c++20 -fvisibility=hidden $(shell $(CXX) -fno-gnu-unique -fsyntax-only -x c++ /dev/null 2>/dev/null && echo -fno-gnu-unique) -I$(OUTBOX_KIT)
 override SHLIB_LINK := $(shell $(PG_CONFIG) --pkglibdir)/liboutbox_sink.a $(SHLIB_LINK) -lstdc++ -lpthread -Wl,--version-script=$(OUTBOX_KIT)/exports.map
 override with_llvm = no
 

@@ -1,11 +1,8 @@
 """Generated pages are up to date, and the descriptions of settings are correct."""
 
-import re
-
 import generated
 import pytest
 import settings
-from outbox_rig.paths import ROOT
 
 # The texts of src/server/base/settings.cpp, compared with the server's behaviour.
 UNITS = {"ms": 1, "s": 1000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -40,16 +37,3 @@ def test_defaults_and_ranges_are_said_as_they_are(pg):
             assert said == (int(default), int(lowest), int(highest)), name
         else:
             assert told["Default"] == (default or "empty"), name
-
-
-@pytest.mark.parametrize("kind, sources", [("webhook", ("sinks/webhook/webhook_options.cpp", "http/http_peer.cpp")),
-                                           ("kafka", ("sinks/kafka/kafka_record.cpp", "sinks/kafka/kafka_token_options.cpp", "sinks/kafka/kafka_config.cpp",
-                                                      "sinks/kafka/kafka_properties.cpp"))])
-def test_the_reference_of_a_kind_has_all_of_its_options(kind, sources):
-    """Options with their flags, and librdkafka's properties that the sink sets, limits or refuses."""
-    code = "".join((ROOT / "src/delivery" / source).read_text() for source in sources)
-    names = set(re.findall(r'^ +(?:server|superuser|mapping|secret|server_or_mapping)_option\(\s*"(\w+)"', code, re.MULTILINE))
-    names |= {name.replace(".", "_") for name in re.findall(r'^ {4}\{"([a-z_.]+)", (?:"|\d)', code, re.MULTILINE)}
-    page = next((ROOT / "docs").glob(f"{kind}*-reference.md")).read_text()
-    assert len(names) > 15
-    assert [name for name in sorted(names) if f"`{name}`" not in page] == []

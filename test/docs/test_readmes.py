@@ -1,9 +1,11 @@
 """README.md stays short, and the figures that it and the head of docs/performance.md name are those of the bench,
 and the plots are drawn from them. The code of each stack in examples/README.md and on its own page is the code that the
-tests run."""
+tests run. The page of each kind of sink has all options of the kind's code; a kind's own tests need a peer, these do not."""
 
 import hashlib
+import json
 import re
+from pathlib import Path
 
 import pytest
 from outbox_rig.paths import ROOT
@@ -15,6 +17,11 @@ FIGURE = re.compile(r"(?<![\w.,])\d[\d,]*(?:\.\d+)?(?= |$|,|;|\*|\))")  # as the
 STACKS = sorted(path.parent.name for path in (ROOT / "examples").glob("*/README.md"))
 SOURCES = {".java", ".go", ".py", ".ts", ".cs"}
 
+# Those of src/delivery that a kind in sinks/ has options of, beside its own.
+FORMATS, HTTP, CONNECTION = "formats/format_options.cpp", "http/http_peer.cpp", "net/connect_options.cpp"
+SHARED = {"aws": (FORMATS, HTTP, "identity/aws_credentials.cpp"), "grpc": (HTTP,), "nats": (FORMATS, CONNECTION), "rabbitmq": (FORMATS, CONNECTION),
+          "redis": (FORMATS, CONNECTION)}
+NOT_TAKEN = {"aws": {"ssl_certificate_pem", "ssl_key_pem", "ssl_key_password"}}  # AWS takes no client certificate
 
 
 def section(text: str, heading: str) -> str:
@@ -73,3 +80,51 @@ def test_the_lines_that_matter_are_the_examples_own(stack):
 def test_the_page_of_all_examples_shows_the_same():
     page = (ROOT / "examples/README.md").read_text()
     assert STACKS and [stack for stack in STACKS if shown(stack) not in page or f"({stack}/README.md)" not in page] == []
+
+
+def code_of(*paths: Path) -> str:
+    assert paths
+    return "".join(path.read_text() for path in paths)
+
+
+def option_names(code: str) -> set[str]:
+    found = set(re.findall(r'^ +(?:server|superuser|mapping|secret|server_or_mapping)_option\(\s*(?:kept\(prefix, )?"(\w+)"', code, re.MULTILINE))
+    assert len(found) > 5
+    return found
+
+
+@pytest.mark.parametrize("kind, sources", [("webhook", ("sinks/webhook/webhook_options.cpp", HTTP)),
+                                           ("kafka", ("sinks/kafka/kafka_record.cpp", "sinks/kafka/kafka_token_options.cpp", "sinks/kafka/kafka_config.cpp",
+                                                      "sinks/kafka/kafka_properties.cpp"))])
+def test_the_reference_of_a_kind_has_all_of_its_options(kind, sources):
+    """Options with their flags, and librdkafka's properties that the sink sets, limits or refuses."""
+    code = code_of(*(ROOT / "src/delivery" / source for source in sources))
+    names = option_names(code) | {name.replace(".", "_") for name in re.findall(r'^ {4}\{"([a-z_.]+)", (?:"|\d)', code, re.MULTILINE)}
+    page = next((ROOT / "docs").glob(f"{kind}*-reference.md")).read_text()
+    assert [name for name in sorted(names) if f"`{name}`" not in page] == []
+
+
+def test_the_kinds_in_sinks_are_those_of_these_tests():
+    assert {path.parent.name for path in (ROOT / "sinks").glob("*/README.md")} == set(SHARED)
+
+
+@pytest.mark.parametrize("kind", SHARED)
+def test_the_tables_of_a_kind_have_its_options_and_no_others(kind):
+    known = option_names(code_of(*sorted((ROOT / "sinks" / kind).glob("*.cpp")), *(ROOT / "src/delivery" / source for source in SHARED[kind])))
+    lines = section((ROOT / "sinks" / kind / "README.md").read_text(), "Options").splitlines()
+    shown = {name for line in lines if line.startswith("| `") for name in re.findall(r"`([a-z_]+)`", line.split("|")[1])}
+    assert shown == known - NOT_TAKEN.get(kind, set())
+
+
+def test_the_statements_of_awss_policy_are_those_that_the_judgement_names():
+    policy = json.loads(re.search(r"```json\n(.*?)```", (ROOT / "sinks/aws/README.md").read_text(), re.DOTALL)[1])
+    actions = [action for statement in policy["Statement"] for action in statement["Action"]]
+    source = (ROOT / "sinks/aws/judgement.cpp").read_text()
+    assert len(actions) == 6 and [action for action in actions if f'"{action}"' not in source] == []
+
+
+def test_the_proto_of_grpcs_page_is_the_one_that_is_compiled():
+    [shown] = re.findall(r"```protobuf\n(.*?)```", (ROOT / "sinks/grpc/README.md").read_text(), re.DOTALL)
+    proto = (ROOT / "sinks/grpc/sink.proto").read_text()
+    assert proto.count("message ") == shown.count("message ")
+    assert re.sub(r"^ *//.*\n", "", proto, flags=re.MULTILINE).endswith(shown)

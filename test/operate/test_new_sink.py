@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import psycopg
@@ -14,7 +15,7 @@ import pytest
 from outbox_rig import wait_until
 from outbox_rig.database import Database
 from outbox_rig.guide import Guide
-from outbox_rig.paths import BUILD, ROOT, pg_config
+from outbox_rig.paths import ROOT, pg_config
 from outbox_rig.process import free_port
 from outbox_rig.receiver import SECRET
 
@@ -31,15 +32,16 @@ def blocks() -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def tree():
-    """The extension of the page in a folder of its own: nothing of outbox is there but what is installed."""
-    tree = BUILD / "new-sink"
-    shutil.rmtree(tree, ignore_errors=True)
-    tree.mkdir(parents=True)
+    """The extension of the page in a folder outside of outbox's source tree: nothing of outbox is there but what is installed."""
+    tree = Path(tempfile.mkdtemp(prefix="outbox-new-sink-", dir="/tmp"))
+    assert ROOT not in tree.parents
+    tree.chmod(0o755)  # the server's user reads its programs here
     for name, text in blocks().items():
         (tree / name).write_text(text)
     assert 60 < blocks()["file.cpp"].count("\n") <= 130, "an example is to be short"
     assert blocks()["Makefile"].count("\n") == 5
-    return tree
+    yield tree
+    shutil.rmtree(tree)
 
 
 def run_make(tree: Path, *arguments: str) -> subprocess.CompletedProcess:
@@ -266,9 +268,13 @@ def only_c_crosses_the_border_of(kind: Path) -> None:
 
 
 def test_only_c_crosses_the_border(tree, installation):
-    """A kind and outbox share no C++ symbol, so neither calls the other's."""
+    """A kind and outbox share no C++ symbol, so neither calls the other's: not even a static of a template, which g++ may make one for a process."""
+    pkglibdir = pg_config("pkglibdir")
     only_c_crosses_the_border_of(tree / "outbox_file.so")
-    exported, undefined = symbols(pg_config("pkglibdir") / "outbox.so")
+    for built in (pkglibdir / "liboutbox_sink.a", tree / "file.o"):
+        listed = subprocess.run(["nm", built], capture_output=True, text=True, check=True).stdout
+        assert " T " in listed and re.findall(r"^[0-9a-f]+ u .*$", listed, re.MULTILINE) == [], built
+    exported, undefined = symbols(pkglibdir / "outbox.so")
     assert exported and not [symbol for symbol in exported if not re.fullmatch(r"T [A-Za-z]\w*|T _PG_\w+", symbol)]
     assert undefined and not any("6outbox" in name for name in undefined)
 
@@ -406,6 +412,7 @@ def test_the_books_find_a_kind_that_loses_events(tree, installation):
     done = sink_test(tree, installation, 20)
     library.with_suffix(".fits").rename(library)
     assert done.returncode != 0 and "\nLOST: " in done.stdout and "refuse" in done.stdout, done.stdout[-4000:]
+    shutil.rmtree(re.search(r"^log: (/tmp/outbox-sink-test-\w+)/server\.log$", done.stdout, re.MULTILINE)[1])  # which it keeps when it finds something
 
 
 def test_a_server_without_preload_loads_the_core_first(rig, installation):

@@ -1,4 +1,4 @@
-"""The page's five minutes, its table of options, and the example of a server."""
+"""The page's five minutes, and the example of a server."""
 
 import os
 import re
@@ -45,19 +45,6 @@ def test_the_five_minutes(db, example):
     wait_until(lambda: db.sql("SELECT event_type, payload->>'total' FROM mails") == [("order.created", "10")], 30, sinks(db))
     steps = db.sql("SELECT step, ok, message FROM outbox.probe('grpc', send => true, timeout => '30s')")
     assert all(ok for _, ok, _ in steps), steps
-
-
-def test_the_table_of_options_is_complete(db):
-    shared = (HERE.parents[1] / "src/delivery/http/http_peer.cpp").read_text()
-    own = set(re.findall(r'^ +\{"([a-z_]+)", (?:true|false), (?:true|false)', (HERE / "grpc_options.cpp").read_text() + shared, re.MULTILINE))
-    table = {name for line in PAGE.split("## Options")[1].split("\n## ")[0].splitlines() if line.startswith("| `") for name in re.findall(r"`([a-z_]+)`", line.split("|")[1])}
-    assert len(own) >= 16 and own == table
-
-
-def test_the_pages_proto_is_the_one_that_the_tests_compile():
-    [shown] = re.findall(r"```protobuf\n(.*?)```", PAGE, re.DOTALL)
-    assert (HERE / "sink.proto").read_text().count("message ") == shown.count("message ")
-    assert re.sub(r"^ *//.*\n", "", (HERE / "sink.proto").read_text(), flags=re.MULTILINE).endswith(shown)
 
 
 def test_the_example_works_once_per_event(db, example):

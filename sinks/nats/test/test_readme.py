@@ -35,15 +35,6 @@ def test_the_five_minutes(db, server):
     Stream(server, "ORDERS", create=False).delete()
 
 
-def test_the_table_of_options_is_complete(db):
-    source = (HERE / "nats_options.cpp").read_text()
-    own = set(re.findall(r'^ +\{"([a-z_]+)",\s+(?:true|false),\s+(?:true|false)', source, re.MULTILINE))
-    formats = {"format", "value_format", "null_behavior", "headers", "tombstone_on_empty_payload", "source"}
-    connection = {"connect_timeout", "tls", "ssl_ca_pem", "enable_ssl_certificate_verification", "ssl_certificate_pem", "ssl_key_pem", "ssl_key_password"}
-    table = {name for line in PAGE.split("## Options")[1].split("\n## ")[0].splitlines() if line.startswith("| `") for name in re.findall(r"`([a-z_]+)`", line.split("|")[1])}
-    assert len(own) == 12 and own | formats | connection == table
-
-
 @pytest.fixture
 def consumer(db, server):
     db.sql("CREATE TABLE mails (event_type text, payload jsonb)")

@@ -27,14 +27,6 @@ def test_the_five_minutes(db, broker):
     assert all(ok for _, ok, *_ in db.sql("SELECT step, ok FROM outbox.probe('rabbit')"))
 
 
-def test_the_table_of_options_is_complete(db):
-    source = "".join(file.read_text() for file in (HERE / "rabbitmq_options.cpp", HERE.parents[1] / "src/delivery/net/connect_options.cpp"))
-    own = set(re.findall(r'^ +\{"([a-z_]+)", (?:true|false), (?:true|false)', source, re.MULTILINE))
-    formats = {"format", "value_format", "null_behavior", "headers", "tombstone_on_empty_payload", "source"}
-    table = {name for line in PAGE.split("## Options")[1].split("\n## ")[0].splitlines() if line.startswith("| `") for name in re.findall(r"`([a-z_]+)`", line.split("|")[1])}
-    assert len(own) >= 16 and own | formats == table
-
-
 @pytest.fixture
 def consumer(db, broker):
     db.sql("CREATE TABLE mails (event_type text, payload jsonb)")

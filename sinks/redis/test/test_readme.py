@@ -29,15 +29,6 @@ def test_the_five_minutes(db, server):
     assert all(ok for _, ok, *_ in db.sql("SELECT step, ok FROM outbox.probe('redis')"))
 
 
-def test_the_table_of_options_is_complete(db):
-    source = (HERE / "redis_options.cpp").read_text()
-    own = set(re.findall(r'^ +\{"([a-z_]+)", (?:true|false), (?:true|false)', source, re.MULTILINE))
-    formats = {"format", "value_format", "null_behavior", "headers", "tombstone_on_empty_payload", "source"}
-    connection = {"connect_timeout", "tls", "ssl_ca_pem", "enable_ssl_certificate_verification", "ssl_certificate_pem", "ssl_key_pem", "ssl_key_password"}
-    table = {name for line in PAGE.split("## Options")[1].split("\n## ")[0].splitlines() if line.startswith("| `") for name in re.findall(r"`([a-z_]+)`", line.split("|")[1])}
-    assert len(own) >= 10 and own | formats | connection == table
-
-
 def test_the_table_of_fields_is_complete(db, server, stream):
     db.redis_sink("redis", server, stream=stream.name)
     db.enqueue("Order", "1", headers='{"tenant": "eu"}')
