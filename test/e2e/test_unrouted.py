@@ -1,6 +1,7 @@
 """Events that no sink matches wait; when they are routed again, and what they block meanwhile."""
 
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from outbox_rig import wait_until
@@ -223,6 +224,59 @@ def test_an_event_that_cannot_be_routed_stops_no_other(db, got, refused):
     for sink in "ab":
         wait_until(lambda: "x.bad" in got[sink](), SOON, lambda: f"the event after the repair: {got[sink]()}")
     assert db.doctor("routes", "0 seconds")[0] == "ok"
+
+
+@pytest.mark.parametrize("waiting", [1, 3])
+@pytest.mark.parametrize("code", ["40001", "53200"])
+@pytest.mark.kills_server  # a trigger's errors are logged on purpose
+def test_an_error_that_is_not_of_the_event_stops_the_sinks_that_take_it(db, got, code, waiting):
+    """A serialization failure and a lack of memory pass: to leave out the event would let its key's next one overtake it."""
+    got("others", events="other.*")
+    db.sql("SELECT outbox.enqueue('Order', n::text, 'x.1', to_jsonb(n)) FROM generate_series(1, %s) AS n", waiting)
+    db.sql(f"""CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN
+               RAISE EXCEPTION USING ERRCODE = '{code}', MESSAGE = 'not now';
+           END$$; CREATE TRIGGER mine BEFORE UPDATE ON outbox.events_pending FOR EACH ROW
+           WHEN (OLD.sink IS NULL AND NEW.sink IS NOT NULL AND NEW.payload = '1') EXECUTE FUNCTION public.refuse()""")
+    db.sql("BEGIN")
+    got("a", events="x.*")
+    got("b", events="x.*")
+    db.sql("COMMIT")
+    db.sql("SELECT outbox.enqueue('Order', n::text, 'x.2', to_jsonb(n)) FROM generate_series(1, %s) AS n", waiting)
+    deliver(db, "other.one")
+    found = wait_until(lambda: (found := db.doctor("routes", "0 seconds"))[0] == "error" and found, SOON,
+                       lambda: f"the doctor: {db.doctor('routes', '0 seconds')}; a: {got['a']()}, b: {got['b']()}")
+    assert "not routed yet, since " in found[1] and "not now" in found[1], found
+    restart_worker(db)
+    deliver(db, "other.two")
+    assert got["a"]() == got["b"]() == []
+    db.sql("DROP TRIGGER mine ON outbox.events_pending")
+    for sink in "ab":
+        wait_until(lambda: len(got[sink]()) == 2 * waiting, SOON, lambda: f"sink {sink}: {got[sink]()}")
+        assert got.by_key(sink) == {n: ["x.1", "x.2"] for n in range(1, waiting + 1)}
+    wait_until(lambda: db.doctor("routes", "0 seconds")[0] == "ok", SOON, lambda: f"the doctor: {db.doctor('routes', '0 seconds')}")
+
+
+def test_a_lock_of_the_table_stops_the_routing_and_lets_nothing_overtake(db, got):
+    """CREATE INDEX takes SHARE too. The later events are enqueued while it is held, and are committed as soon as it ends."""
+    waiting = "SELECT count(*) FROM pg_locks WHERE relation = 'outbox.events_pending'::regclass AND NOT granted AND pid = %s"
+    keys = "SELECT outbox.enqueue('Order', n::text, %s, to_jsonb(n)) FROM generate_series(1, 40) AS n"
+    db.sql(keys, "x.1")
+    with db.connect() as later, ThreadPoolExecutor() as pool:
+        with db.connect(autocommit=False) as holder:
+            holder.execute("LOCK TABLE outbox.events_pending IN SHARE MODE")
+            db.sql("BEGIN")
+            got("a", events="x.*")
+            got("b", events="x.*")
+            db.sql("COMMIT")
+            enqueued = pool.submit(later.execute, keys, ["x.2"])
+            wait_until(lambda: db.value(waiting, later.info.backend_pid), SOON, "the later events to wait for the lock")
+            found = wait_until(lambda: (found := db.doctor("routes", "0 seconds"))[0] == "error" and found, SOON,
+                               lambda: f"the doctor: {db.doctor('routes', '0 seconds')}")
+            assert "40 events that a sink takes are not routed yet, since " in found[1] and "lock timeout" in found[1], found
+        enqueued.result()
+    for sink in "ab":
+        wait_until(lambda: len(got[sink]()) == 80, SOON, lambda: f"sink {sink}: {got[sink]()}")
+        assert got.by_key(sink) == {n: ["x.1", "x.2"] for n in range(1, 41)}
 
 
 def test_the_doctor_names_who_has_locked_an_event(db, got):

@@ -68,3 +68,13 @@ def test_no_column_can_be_added(db):
     with pytest.raises(psycopg.errors.WrongObjectType):  # PostgreSQL's own
         db.sql("ALTER TABLE outbox.events_pending ADD COLUMN tenant text")
     db.sql("CREATE TABLE public.events (id int); ALTER TABLE public.events ADD COLUMN tenant text")
+
+
+def test_no_rule_can_be_added(db):
+    """What a rule changed within a statement of the worker would not be read again. A view may have one."""
+    for table in ("events", "events_pending", "events_failed", "events_sent", "stopped_sinks"):
+        with pytest.raises(psycopg.errors.FeatureNotSupported, match=f"table {table} cannot have a rule") as error:
+            db.sql(f"CREATE RULE mine AS ON UPDATE TO outbox.{table} DO ALSO UPDATE outbox.events SET payload = '1'")
+        assert error.value.diag.message_hint == "Use a trigger."
+    db.sql("CREATE VIEW public.mine AS SELECT * FROM outbox.events; CREATE RULE mine AS ON UPDATE TO public.mine DO INSTEAD NOTHING")
+    assert db.value("SELECT count(*) FROM pg_rewrite WHERE rulename = 'mine'") == 1

@@ -27,9 +27,10 @@ struct Control {
   std::map<uint64_t, outbox::Outcome> ends_at_once; /* outcomes within submit(), by ticket */
   uint64_t unfit = 0;                               /* submit() throws for it */
   int pauses = 0;
-  bool lacks_memory = false;     /* once, in pause() */
-  bool probe_hangs = false;      /* until its time is up, or it is cancelled */
-  std::shared_ptr<void> remains; /* steps of a probe */
+  bool lacks_memory = false;             /* once, in pause() */
+  bool probe_hangs = false;              /* until its time is up, or it is cancelled */
+  std::string probe_says = "here it is"; /* and hints */
+  std::shared_ptr<void> remains;         /* steps of a probe */
 
   void end(uint64_t ticket, outbox::Outcome outcome, std::string error = {}, int64_t retry_after_ms = -1);
 };

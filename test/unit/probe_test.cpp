@@ -32,6 +32,16 @@ TEST(Probe, SecretsOfBadOptionsAreNotTold) {
   EXPECT_EQ(std::string(probe.steps[0].message).find("hush"), std::string::npos) << probe.steps[0].message;
 }
 
+TEST(Probe, TextsOfAPeerAreCleaned) {
+  memory::control("colourful").probe_says = "it is \x1b[31mred\n\xff";
+  door::EndedProbe probe("memory", {}, 10'000, "colourful");
+  ASSERT_EQ(probe.steps.size(), 1u);
+  for (const std::string text : {probe.steps[0].message, probe.steps[0].hint}) {
+    EXPECT_NE(text.find("red"), std::string::npos) << text;
+    EXPECT_EQ(text.find_first_of("\x1b\n\xff"), std::string::npos) << text;
+  }
+}
+
 TEST(Probe, AnUnknownKindStartsNothing) {
   door::Engine engine;
   ob_error error{};

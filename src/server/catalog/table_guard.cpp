@@ -1,6 +1,7 @@
 /*
  * table_guard.cpp: triggers on the extension's tables must belong to the owner of outbox.events. Workers once ran
- * as the bootstrap superuser, and a holder of the TRIGGER right could become superuser by a trigger.
+ * as the bootstrap superuser, and a holder of the TRIGGER right could become superuser by a trigger. Rules and
+ * columns are refused for everybody.
  */
 #include "server/catalog/table_guard.h"
 
@@ -12,6 +13,7 @@ extern "C" {
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_extension.h"
+#include "catalog/pg_rewrite.h"
 #include "catalog/pg_sequence.h"
 #include "catalog/pg_trigger.h"
 #include "catalog/pg_type.h"
@@ -106,9 +108,26 @@ static void refuse_column(Oid table) {
                    "your own with the event's id.")));
 }
 
+/* A rule's statements run within the extension's own, where triggers cannot tell them from those (own_change.h): what
+ * they change would not be read again. A view has the rule that PostgreSQL gives it. */
+static void refuse_rule(Oid rule) {
+  HeapTuple row = catalog_row_as_written(RewriteRelationId, RewriteOidIndexId, Anum_pg_rewrite_oid, rule);
+  Oid table = row ? ((Form_pg_rewrite)GETSTRUCT(row))->ev_class : InvalidOid;
+
+  if (!OidIsValid(table) || get_rel_relkind(table) == RELKIND_VIEW || !is_ours(table))
+    return;
+  ereport(
+      ERROR,
+      (errcode(ERRCODE_FEATURE_NOT_SUPPORTED), errmsg("table %s cannot have a rule", get_rel_name(table)),
+       errdetail("The rule would rewrite statements of outbox, which could then lose events or leave them waiting."),
+       errhint("Use a trigger.")));
+}
+
 void table_guard(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id) {
   if (access == OAT_POST_CREATE && class_id == TriggerRelationId)
     check_trigger(object_id);
+  else if (access == OAT_POST_CREATE && class_id == RewriteRelationId)
+    refuse_rule(object_id);
   else if (access == OAT_POST_CREATE && class_id == RelationRelationId && sub_id > 0)
     refuse_column(object_id);
   else if (access == OAT_POST_ALTER && class_id == RelationRelationId) {

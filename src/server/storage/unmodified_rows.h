@@ -12,6 +12,6 @@
 int heap_find_unmodified(RowLock *rows, int n);
 
 /* Deletes the unmodified rows without waiting for a lock. Moves them to the front, marked ROW_DELETED, and returns
- * their number: 0 when the table has rules or users' triggers on DELETE, or is no heap, because those need the
+ * their number: 0 when the table has users' triggers on DELETE, or is no heap, because those need the
  * executor. In a transaction. */
 int heap_delete_unmodified(RowLock *rows, int n);
