@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Checks the state machines: an enum of src whose comments have `next:` beside its values is one. The next states in
 the comments must be those that the function may_follow() of that enum allows, and those of the diagram in src/diagrams.
-The SVGs of each diagram (`make diagrams`) must be made of it as it is. src/README.md must show those of states, and a
-page of the documentation the others.
+The SVGs of each diagram (`make diagrams`) must be made of it as it is. src/README.md must show those of states, README.md
+those of IN_README, and a page of the documentation the others. The pictures of the dashboard (`make dashboard`) must show
+it as it is.
 
 test/states.py: exit code 1 and a line for each fault."""
 
@@ -13,6 +14,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 SRC = ROOT / "src"
+IN_README = {"map", "life"}
+DASHBOARD = ROOT / "docker/grafana/dashboards/outbox.json"
 ENUM = re.compile(r"^(?:typedef )?enum (?:class )?(\w+)[^{};]*\{\n(.*?)^\}", re.MULTILINE | re.DOTALL)
 VALUE = re.compile(r"^  (\w+),?(?:\s*/\*(.*?)\*/)?$", re.MULTILINE | re.DOTALL)
 FUNCTION = r"\bmay_follow\({0} \w+, {0} \w+\) \{{$(.*?)^\}}"
@@ -61,6 +64,7 @@ def differences(what: str, arrows: Arrows, where: str, expected: Arrows) -> list
 def main() -> int:
     faults = []
     readme = (SRC / "README.md").read_text()
+    front = (ROOT / "README.md").read_text()
     pages = readme + "".join(path.read_text() for path in (ROOT / "docs").glob("*.md"))
     diagrams = {re.search(r"^digraph (\w+)", path.read_text(), re.MULTILINE)[1]: path for path in sorted((SRC / "diagrams").glob("*.dot"))}
     found = machines()
@@ -81,8 +85,14 @@ def main() -> int:
         for picture in (path.with_suffix(".svg"), path.with_stem(f"{path.stem}-dark").with_suffix(".svg")):
             if not picture.exists() or not picture.read_text().endswith(f"<!-- {checksum} -->\n"):
                 faults.append(f"src/diagrams/{picture.name} is not made of {path.name} as it is: make diagrams")
+            if path.stem in IN_README and f'diagrams/{picture.name}"' not in front:
+                faults.append(f"README.md does not show src/diagrams/{picture.name}")
             if f'diagrams/{picture.name}"' not in (readme if name.endswith("State") else pages):
                 faults.append(f"{'src/README.md does' if name.endswith('State') else 'src/README.md and docs do'} not show src/diagrams/{picture.name}")
+    checksum = hashlib.sha256(DASHBOARD.read_bytes()).hexdigest()
+    for picture in sorted((ROOT / "docker/grafana").glob("dashboard*.svg")):
+        if not picture.read_text().endswith(f"<!-- {checksum} -->\n"):
+            faults.append(f"docker/grafana/{picture.name} does not show {DASHBOARD.name} as it is: make dashboard")
     print("\n".join(faults), file=sys.stderr, end="\n" if faults else "")
     return 1 if faults else 0
 

@@ -5,6 +5,7 @@ events. Prometheus scrapes the exporter meanwhile. Then each panel's own queries
 panel's place. `--again` draws build/dashboard.json, the answers of the last run."""
 
 import argparse
+import hashlib
 import json
 import math
 import random
@@ -21,7 +22,8 @@ from matplotlib.colors import LinearSegmentedColormap  # noqa: E402
 from matplotlib.patches import FancyBboxPatch  # noqa: E402
 
 HERE = Path(__file__).resolve().parent
-PANELS = json.loads((HERE / "dashboards" / "outbox.json").read_text())["panels"]
+DASHBOARD = HERE / "dashboards" / "outbox.json"
+PANELS = json.loads(DASHBOARD.read_text())["panels"]
 ANSWERS = HERE.parents[1] / "build" / "dashboard.json"
 SECONDS, STEP = 300, 3
 # Colours that people with any colour vision tell apart (Okabe and Ito); the first of "lines" differs, because dark blue is lost on a dark page.
@@ -240,7 +242,8 @@ def draw(answers: dict) -> None:
         plt.close(figure)
         small = re.sub(r"(\d\.\d)\d+", r"\1", file.read_text())  # a tenth of a point is exact enough
         small = re.sub(r"font-family: [^;]*;", "font-family: sans-serif;", re.sub(r"\n +", "\n", small))
-        file.write_text(re.sub(r" ?\n(?=[LQCz] )", "", small))  # a path is one line
+        small = re.sub(r" ?\n(?=[LQCz] )", "", small)  # a path is one line
+        file.write_text(f"{small}<!-- {hashlib.sha256(DASHBOARD.read_bytes()).hexdigest()} -->\n")  # test/states.py compares it
 
 
 if __name__ == "__main__":

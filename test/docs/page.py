@@ -19,6 +19,10 @@ CHANGES = [(re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a
            (re.compile(r"v1,[\w+/]+=*"), "SIGNATURE"), (re.compile(r"\b0{10,}\d+\b"), "SEQUENCE"), (re.compile(r"[-+| ]+"), " ")]
 
 
+# Such a statement would not be run.
+UNFENCED = re.compile(r"^(?: {4,}|\t+)((?:SELECT|CALL|ALTER|CREATE|DROP|INSERT|UPDATE|DELETE|GRANT|REVOKE|BEGIN|COMMIT|SET|WITH) .*)$", re.MULTILINE)
+
+
 @dataclass
 class Step:
     line: int
@@ -49,6 +53,11 @@ def chapters(page: Path) -> list[list[Step]]:
                 found[-1].append(Step(line, re.sub(f"^{part['indent']}", "", part["text"], flags=re.MULTILINE), step=step))
             output, step = False, None
     return [chapter for chapter in found if chapter]
+
+
+def unfenced(text: str) -> list[str]:
+    """Statements in an indented block instead of a fence."""
+    return UNFENCED.findall(PART.sub("", text))
 
 
 def same(text: str) -> list[str]:

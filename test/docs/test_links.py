@@ -37,6 +37,14 @@ def test_every_page_is_reached_from_the_readme():
     assert [page.name for page in PAGES[1:] if f"(docs/{page.name}" not in readme] == []
 
 
+def test_every_page_is_in_the_navigation_of_the_site():
+    """make docs-site needs PyPI, and so runs seldom."""
+    conf = (ROOT / "packaging/site/conf.py").read_text()
+    lists = re.search(r"^NAVIGATION = \{(.*?)^\}", conf, re.MULTILINE | re.DOTALL)[1]
+    named = re.findall(r"docs/([\w-]+)", lists)
+    assert sorted(named) == [page.stem for page in PAGES[1:]]
+
+
 def test_files_that_are_named_exist():
     named = set(re.findall(r"`((?:src|test|docs|sql|expected|sinks|\.githooks|\.ci|\.github)/[\w./*-]*)`", (ROOT / "CONTRIBUTING.md").read_text()))
     assert len(named) > 20

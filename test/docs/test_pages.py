@@ -9,7 +9,7 @@ from outbox_rig.paths import ROOT
 from outbox_rig.receiver import SECRET
 from psycopg import sql
 
-from page import PAGES, chapters, follow
+from page import PAGES, chapters, follow, unfenced
 
 ROLES = ("app", "operator")
 # Objects that a page needs in its database and does not create itself.
@@ -73,6 +73,14 @@ def test_every_example_runs(server, kafka, folder, page):
             step.sql = step.sql.replace("localhost:9092", kafka.bootstrap)
         if steps:
             follow(steps, database(server, kafka, text), folder, page)
+
+
+def test_every_statement_is_in_a_fence():
+    """Outside of one it is not run. The pages of sinks and examples are read like those of docs/."""
+    others = [path for pattern in ("*.md", "sinks/*/README.md", "examples/README.md", "examples/*/README.md", "src/**/README.md", "conformance/README.md")
+              for path in ROOT.glob(pattern)]
+    assert [(path.name, found) for path in {*PAGES, *others} if (found := unfenced(path.read_text()))] == []
+    assert unfenced("So:\n\n    SELECT 1;\n\n```sql\n    SELECT 2;\n```\n") == ["SELECT 1;"]
 
 
 def test_a_newcomer_pastes_the_first_pages_into_a_fresh_server(rig, tmp_path):
