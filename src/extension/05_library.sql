@@ -48,8 +48,8 @@ END
 $$;
 COMMENT ON FUNCTION outbox_internal.for_client(text) IS
   'A text that may have words of a peer, for a view of all sinks: if the client''s encoding lacks one of its '
-  'characters, each character outside ASCII is a question mark. Otherwise one peer''s answer would make the view fail '
-  'for such clients.';
+  'characters, each character outside ASCII is a question mark. Otherwise one peer''s answer would make the view '
+  'fail for such clients.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.announce() RETURNS void LANGUAGE c VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp

@@ -122,7 +122,8 @@ CREATE OR REPLACE VIEW outbox.sinks AS
              WHEN '{}' THEN '(unknown)' ELSE '(in the user mapping)' END) AS target,
          coalesce(
            CASE WHEN b.dropped IS NOT NULL THEN 'dropped' END,
-           CASE WHEN stop.state = 'disabled' THEN 'disabled: ' || outbox_internal.for_client(stop.reason) ELSE stop.state END,
+           CASE WHEN stop.state = 'disabled' THEN 'disabled: ' || outbox_internal.for_client(stop.reason)
+                ELSE stop.state END,
            CASE WHEN w.kind = 'manual'
                 THEN CASE WHEN claimed.n > 0 THEN 'delivering'
                           WHEN retries.server IS NOT NULL THEN 'failing'
