@@ -15,8 +15,10 @@ void check_certificates_pem(const std::string &name, const std::string &value); 
 void check_key_pem(const std::string &name, const std::string &value); /* throws BadInput */
 
 /* Returns the key unencrypted, after a check that key and certificate (null = unknown) belong together and that
- * `password` (null = none) decrypts the key. This takes up to a second for an encrypted key, so keep the result
- * instead of the password. Throws BadInput about option `key_name`, `password_name` or `certificate_name`. */
+ * `password` (null = none) decrypts the key. This takes up to a second for an encrypted key (0.7 s for 1,000,000
+ * iterations of PBKDF2), on the caller's thread, which is the worker's main thread where a sink is opened. So keep
+ * the result instead of the password. Throws BadInput about option `key_name`, `password_name` or `certificate_name`.
+ */
 struct KeyPair {
   const std::string &key_name, &key;
   const std::string &certificate_name;
