@@ -42,7 +42,7 @@ def test_every_page_is_in_the_navigation_of_the_site():
     conf = (ROOT / "packaging/site/conf.py").read_text()
     lists = re.search(r"^NAVIGATION = \{(.*?)^\}", conf, re.MULTILINE | re.DOTALL)[1]
     named = re.findall(r"docs/([\w-]+)", lists)
-    assert sorted(named) == [page.stem for page in PAGES[1:]]
+    assert sorted(named) == sorted(page.stem for page in PAGES[1:])
 
 
 def test_files_that_are_named_exist():

@@ -22,11 +22,16 @@ def statements(sql: str) -> list[str]:
     return [found.strip() for found in re.findall(rf"{VERB}[^;]*;(?: *--[^\n]*)?", sql)]
 
 
-def of_page() -> list[str]:
+def printed() -> list[str]:
+    """All statements of the page, also those with a part to fill in."""
     blocks = "".join(text for kind, text in re.findall(r"^```(sql|text)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL))
     prose = re.sub(r"^```.*?^```$", "", PAGE, flags=re.MULTILINE | re.DOTALL)
-    inline = [code + (";" if owner == "" else "; -- (owner)") for code, owner in re.findall(rf"`({VERB}[^`]*)`( \(owner\))?", prose) if "…" not in code]
+    inline = [code + (";" if owner == "" else "; -- (owner)") for code, owner in re.findall(rf"`({VERB}[^`]*)`( \(owner\))?", prose)]
     return statements(blocks) + inline
+
+
+def of_page() -> list[str]:
+    return [one for one in printed() if "…" not in one]
 
 
 def of_alerts() -> list[str]:
@@ -78,6 +83,13 @@ def test_the_operator_runs_what_the_pages_say(db, operator):
         assert (run(operator, one) or "").startswith("42501"), f"{one}: the operator may"
     with db.connect(autocommit=False) as owner:
         assert [(one, error) for one in of_owner if (error := run(owner, one))] == []
+
+
+def test_no_statement_changes_more_than_it_says():
+    """A reader pastes them into a server that is in trouble."""
+    changes = [one for one in printed() if re.match("UPDATE|DELETE", one)]
+    assert len(changes) >= 4 and [one for one in changes if not re.search(r" WHERE \w+ =", one)] == []
+    assert [one for one in changes if "(owner)" not in one and not re.match(r"UPDATE outbox\.events SET available_at = [^,]* WHERE", one)] == []
 
 
 def test_what_the_exporter_asks_for(db, operator):

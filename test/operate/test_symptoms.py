@@ -10,7 +10,7 @@ from failures import Stage
 from outbox_rig import wait_until
 from outbox_rig.database import Database
 from outbox_rig.paths import ROOT
-from outbox_rig.receiver import OK, status
+from outbox_rig.receiver import OK, SECRET, status
 
 PAGE = (ROOT / "docs/operations.md").read_text()
 EVENT = "018f0000-0000-7000-8000-000000000000"  # as on the page, and the sink is crm there too
@@ -66,6 +66,33 @@ def trigger_refuses_recordings(stage: Stage, name: str) -> Database:
     return db
 
 
+def sink_is_paused_and_others_fail(stage: Stage, name: str) -> Database:
+    """The doctor has a row for each: an event that no sink takes, a sink that is down, and a transaction that is open."""
+    db = stage.sink_is_paused(name)
+    db.webhook_sink("other", "http://127.0.0.1:9/", SECRET, events="other.*")
+    db.sql("ALTER SERVER crm OPTIONS (ADD events 'order.*')")
+    db.sql("SELECT outbox.enqueue('Order', 'apart', 'refund.created', '{}'), outbox.enqueue('Order', 'down', 'other.created', '{}')")
+    writer = db.connect(autocommit=False)
+    writer.execute("SELECT outbox.enqueue('Order', 'late', 'other.created', '{}')")
+    stage.undo.append(writer.close)
+    wait_until(lambda: db.sink("state", "other") == ("circuit open",), 30, "the other sink to be down")
+    return db
+
+
+def only_the_sink_is_paused(db: Database) -> None:
+    db.sql("DROP SERVER other CASCADE; DELETE FROM outbox.events WHERE event_type <> 'order.created'; SELECT outbox.resume('crm')")
+
+
+def transaction_stays_open_beside_others(stage: Stage, name: str) -> Database:
+    db = stage.webhook(name, OK, events="order.*")
+    db.sql("SELECT outbox.enqueue('Order', 'apart', 'refund.created', '{}')")
+    return db
+
+
+def events_are_of_another_cluster(stage: Stage, db: Database) -> None:
+    db.sql("UPDATE outbox.events SET origin = 42; SELECT outbox.resume('crm')")
+
+
 def snapshot_is_old(stage: Stage, name: str) -> Database:
     db = stage.webhook(name, OK)
     holder = db.connect(autocommit=False)
@@ -103,10 +130,14 @@ class Symptom:
 
 SYMPTOMS = (
     Symptom("An event is missing", "FAILED", "one_event_is_refused"),
-    Symptom("An event is missing", "because no sink takes", no_sink_takes_it, event_type="refund.created"),
-    Symptom("An event is missing", "enqueued in another cluster or database", "database_was_restored"),
+    Symptom("An event is missing", "a sink that takes it", no_sink_takes_it, event_type="refund.created"),
+    Symptom("An event is missing", "outbox.adopt(): it was enqueued in another", "sink_is_paused", then=events_are_of_another_cluster),
+    Symptom("An event is missing", "PENDING", sink_is_paused_and_others_fail, repair=only_the_sink_is_paused),
     Symptom("An event is missing", "that has written events or is about to", transaction_stays_open),
+    Symptom("An event is missing", "that has written events or is about to", transaction_stays_open_beside_others,
+            repair=lambda db: db.sql("DELETE FROM outbox.events WHERE event_type = 'refund.created'")),
     Symptom("Events are late", "has been paused", "sink_is_paused"),
+    Symptom("Events are late", "has been paused", sink_is_paused_and_others_fail, repair=only_the_sink_is_paused),
     Symptom("Events are late", "has locked", "row_is_locked"),
     Symptom("Events are late", "scheduled for more than a year ahead", event_is_scheduled_in_milliseconds),
     Symptom("Events are late", "tried again at", event_fails),
@@ -130,9 +161,14 @@ def stage(rig):
     stage.pg.close()
 
 
-def hint(db: Database, shows: str) -> str | None:
-    rows = db.sql("SELECT hint FROM outbox.doctor('5 seconds') WHERE position(%s in detail) > 0", shows)
-    return rows[0][0] if rows else None
+def hint(db: Database, row: Row, shows: str) -> str:
+    """Of the check that the cure names, or of the row with the text."""
+    named = re.search(r"the hint of `([^`]+)`", row.cure)
+    if named:
+        [(text,)] = db.sql("SELECT hint FROM outbox.doctor('5 seconds') WHERE status <> 'ok' AND \"check\" = %s", named[1])
+    else:
+        text = db.sql("SELECT hint FROM outbox.doctor('5 seconds') WHERE position(%s in detail) > 0", shows)[0][0]
+    return text
 
 
 @pytest.mark.kills_server  # a trigger's errors are logged on purpose
@@ -145,7 +181,8 @@ def test_from_a_symptom_to_its_cure(stage, symptom):
     for n, key in enumerate(symptom.keys):
         producer.execute("SELECT outbox.enqueue('Order', %s, %s, %s, id => %s)",
                          (key, symptom.event_type, '{"poison": true}' if n == 0 else "{}", EVENT if n == 0 else None))
-    if symptom.make is not transaction_stays_open:
+    stays_open = symptom.make in (transaction_stays_open, transaction_stays_open_beside_others)
+    if not stays_open:
         producer.commit()
     if symptom.then:
         symptom.then(stage, db)
@@ -154,13 +191,13 @@ def test_from_a_symptom_to_its_cure(stage, symptom):
                      lambda: f"{symptom.shows}; the checks show:\n{db.paste(section.checks)}")
 
     receiver.mode = OK  # whatever the page says about endpoints
-    if symptom.make is transaction_stays_open:
+    if stays_open:
         assert row.cure.startswith("let the application commit")
         producer.commit()
     else:
-        if "the hint" in row.cure and not (text := hint(db, symptom.shows)).startswith("--"):
+        if "the hint" in row.cure and not (text := hint(db, row, symptom.shows)).startswith("--"):
             shown = db.paste(text)
-            assert symptom.repair is None or "keep" in shown, "the hint shows the trigger"
+            assert symptom.make is not trigger_refuses_recordings or "keep" in shown, "the hint shows the trigger"
         for statement in SQL.findall(row.cure):
             db.paste(f"{statement};")
     if symptom.repair:
