@@ -279,14 +279,16 @@ def test_only_c_crosses_the_border(tree, installation):
     assert undefined and not any("6outbox" in name for name in undefined)
 
 
-def test_a_kind_that_crashes_when_it_is_opened_stops_after_the_second_crash(db, tree, installation, place, receiver):
-    """A worker that crashes restarts the cluster, so this must not go on for ever."""
+@pytest.mark.parametrize("when", ("opened", "loaded"))
+def test_a_kind_that_crashes_stops_after_the_second_crash(db, tree, installation, place, receiver, when):
+    """A worker that crashes restarts the cluster, so this must not go on for ever: neither when a sink is opened, nor when the library makes its kind."""
     cause, since = place / "crash", db.pg.log.stat().st_size
     cause.touch()
     db.sql("DROP SERVER IF EXISTS crm CASCADE")
     db.webhook_sink("crm", receiver, SECRET)
-    made = "    return std::make_unique<BatchSink>("
-    put(build_variant(tree, "crashing", (made, f'    if (access("{cause}", F_OK) == 0)\n      abort();\n' + made)), installation)
+    made, crash = "    return std::make_unique<BatchSink>(", f'if (access("{cause}", F_OK) == 0)\n      abort()'
+    crashing = build_variant(tree, f"crashing_{when}", wrong_field(crash) if when == "loaded" else (made, f"    {crash};\n{made}"))
+    put(crashing, installation)
 
     def is_stopped() -> bool:
         try:
@@ -311,7 +313,10 @@ def test_a_kind_that_crashes_when_it_is_opened_stops_after_the_second_crash(db, 
     assert db.value("SELECT outbox.resume('audit')") is False
 
     cause.touch()
-    db.sql("ALTER SERVER audit OPTIONS (ADD max_attempts '9')")  # opens it anew
+    if when == "opened":
+        db.sql("ALTER SERVER audit OPTIONS (ADD max_attempts '9')")  # opens it anew
+    else:
+        put(crashing, installation)  # another file, which crashes as well
     wait_until(is_stopped, 120, lambda: db.pg.logged(since)[-2000:])
     late = db.enqueue("Order", "9", "order.late")
     put(tree / "outbox_file.so", installation)  # another build starts the sink by itself
