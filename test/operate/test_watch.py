@@ -45,7 +45,7 @@ def test_one_screen(db, receiver, tmp_path):
                 whole = screens(output)[:-1]
                 last = "\n".join(whole[-1]) if whole else ""
                 dead = re.search(r"^ *a_sink_\w+ *\|[^|]*\| *0 *\| *1 *\|.*HTTP 422", last, re.MULTILINE)  # the row disappears when the error appears
-                return whole[-1] if dead and "circuit open" in last and re.search(r"crm .* [1-9]\d* *\|", last) else None
+                return whole[-1] if dead and "circuit open" in last and re.search(r"^ *crm *\|(?:[^|]*\|){4} *[1-9]\d* *\|", last, re.MULTILINE) else None
 
             screen = wait_until(shown, 30, lambda: f"all of it on a screen: {output.read_text()}", interval=0.02)
         finally:
