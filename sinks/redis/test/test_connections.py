@@ -1,14 +1,19 @@
 """Ways to connect, what is said when that fails, and probes."""
 
+import contextlib
 import socket
+import ssl
 import threading
+import warnings
 
 import pytest
 from outbox_rig import wait_until
 from outbox_rig.kind_fixtures import advice_is
 from outbox_rig.certificates import Authority
+from outbox_rig.paths import BUILD
 from outbox_rig.process import free_port
 
+from conftest import RedisDatabase
 from test_delivery import sinks
 from test_failures import all_wait, state_is
 from test_replicas import in_sync
@@ -176,6 +181,46 @@ def test_tls_on_a_plain_port_and_the_reverse(db, tls_server, authority, stream):
     state_is(db, "circuit open", "name the server's tls-port in option hosts, or leave out option tls")
     db.redis_sink("plain", tls_server, hosts=f"127.0.0.1:{tls_server.tls_port}", stream=stream.name)
     state_is(db, "circuit open", "does it want TLS?", name="plain")
+
+
+@pytest.fixture
+def old_tls(authority):
+    """A server that speaks nothing later than TLS 1.1; returns its port, and the versions of the handshakes that have succeeded."""
+    context, versions = authority.issue("server", "127.0.0.1", rsa_bits=2048).server_context(security_level=0), []
+    with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
+        context.minimum_version, context.maximum_version = ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        def serve():
+            while True:
+                try:
+                    peer, _ = listener.accept()
+                except OSError:  # the end of the test
+                    return
+                with peer, contextlib.suppress(OSError), context.wrap_socket(peer, server_side=True) as session:
+                    versions.append(session.version())
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield listener.getsockname()[1], versions
+        listener.shutdown(socket.SHUT_RDWR)
+
+
+def test_a_server_with_an_old_tls(rig, old_tls, authority):
+    """The sink refuses it also on a machine whose OpenSSL would take it. (Every kind with the option tls has its TLS from the kit.)"""
+    port, versions = old_tls
+    lenient = BUILD / "run" / "lenient-openssl.cnf"
+    lenient.write_text("openssl_conf = all\n[all]\nssl_conf = ssl\n[ssl]\nsystem_default = lenient\n[lenient]\n"
+                       "MinProtocol = TLSv1\nCipherString = DEFAULT:@SECLEVEL=0\n")
+    with rig.postgres(env={"OPENSSL_CONF": str(lenient)}) as pg:
+        db = RedisDatabase(pg, "old_tls")
+        db.create()
+        db.sql("CREATE EXTENSION outbox_redis")
+        options = {"hosts": f"127.0.0.1:{port}", "tls": "true", "ssl_ca_pem": authority.certificate, "connect_timeout": "2s"}
+        db._create_server("redis", "outbox_redis", options)
+        db.enqueue("Order", "1")
+        state_is(db, "circuit open", "TLS failed: the server speaks no TLS 1.2 or later")
+        ok, message, hint = probe(db)["TLS"]
+        assert not ok and "the server speaks no TLS 1.2 or later" in message and "certificate" not in hint, (message, hint)
+    assert versions == []
 
 
 def test_a_client_certificate(db, tls_server, authority, stream):

@@ -148,6 +148,8 @@ Trouble Tls::why(int code) const {
     return failed(the_peer() + " does not speak TLS on this port, or hung up",
                   std::string("name its TLS port in option hosts, usually ") + words_.tls_port +
                       ", or leave out option tls");
+  if (reason == SSL_R_TLSV1_ALERT_PROTOCOL_VERSION || reason == SSL_R_UNSUPPORTED_PROTOCOL)
+    return failed(the_peer() + " speaks no TLS 1.2 or later", "it needs a newer version, or other settings of TLS");
   bool alert = reason >= SSL_AD_REASON_OFFSET;
   if (alert && !has_certificate_)
     return failed(the_peer() + " refused the handshake (" + openssl_text() + ")",
