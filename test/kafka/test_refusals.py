@@ -67,3 +67,5 @@ def test_an_error_that_quotes_a_long_key_cuts_no_character(db, kafka, aggregate)
     wait_until(lambda: db.sink("failed", "k") == (1,), 20, lambda: states(db))
     [(error, _)] = db.sql("SELECT last_error, upper(last_error) FROM outbox.events")
     assert f'the key is "{key[:50]}".' in error
+    with db.restored(f"{db.name}_restored") as restored:
+        assert restored.value("SELECT last_error FROM outbox.events") == error

@@ -337,15 +337,10 @@ def test_a_replaced_library_is_loaded_by_a_new_worker(db, tree, installation, pl
 def test_databases_with_different_versions_of_a_kind(db, installation, place):
     """One of them is restored from a dump of the other. Both have the same library."""
     (installation["sharedir"] / "extension/outbox_file--1.0--1.1.sql").write_text("COMMENT ON FOREIGN DATA WRAPPER outbox_file IS 'newer';")
-    db.sql("CREATE DATABASE restored")
-    restored, programs = Database(db.pg, "restored"), pg_config("bindir")
-    dump = subprocess.run([programs / "pg_dump", db.dsn], capture_output=True, check=True).stdout
-    subprocess.run([programs / "psql", "-qXv", "ON_ERROR_STOP=1", restored.dsn], input=dump, capture_output=True, check=True)
-    restored.sql("ALTER EXTENSION outbox_file UPDATE TO '1.1'")
-    for each in db, restored, db:
-        all_written(place, [each.enqueue("Order", "9", "order.late")], each)
-    restored.disconnect()
-    db.sql("DROP DATABASE restored WITH (FORCE)")
+    with db.restored("restored") as restored:
+        restored.sql("ALTER EXTENSION outbox_file UPDATE TO '1.1'")
+        for each in db, restored, db:
+            all_written(place, [each.enqueue("Order", "9", "order.late")], each)
 
 
 @pytest.mark.parametrize("kind", KINDS)

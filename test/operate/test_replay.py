@@ -75,6 +75,18 @@ def test_a_sink_that_was_made_later(db, kept, receiver, other):
     assert db.value("SELECT outbox.replay('late', now() - interval '1 hour')") == 2
 
 
+def test_kept_events_belong_to_the_name_of_a_sink(db, kept, receiver, other):
+    """A new server with the name of a renamed or dropped one sends their history. The renamed one sends what its options take."""
+    db.sql("ALTER SERVER crm RENAME TO crm_v1; ALTER SERVER crm_v1 OPTIONS (ADD events 'order.created')")
+    db.webhook_sink("crm", other, SECRET, events="none")
+    assert db.value("SELECT outbox.replay('crm', '1 hour')") == 60
+    assert db.value("SELECT outbox.replay('crm_v1', '1 hour')") == 54
+    wait_until(lambda: len(other.accepted()) == 60 and db.pending() == 0, 20, lambda: len(other.accepted()))
+    db.sql("DROP SERVER crm CASCADE")
+    db.webhook_sink("crm", other, SECRET, events="none")
+    assert db.value("SELECT outbox.replay('crm', '1 hour')") == 60
+
+
 def test_one_event_is_sent_again_and_a_span_is_an_interval(db, kept, receiver):
     [(event,)] = db.sql("SELECT id::text FROM outbox.events WHERE status = 'SENT' ORDER BY position LIMIT 1")
     with db.connect() as session:

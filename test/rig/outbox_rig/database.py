@@ -98,6 +98,18 @@ class Database:
         finally:
             self.sql(f"DROP OWNED BY {name}; DROP ROLE {name}")
 
+    @contextmanager
+    def restored(self, name: str) -> Iterator["Database"]:
+        """Another database of the server, restored from a dump of this one."""
+        copy = Database(self.pg, name)
+        dump = subprocess.run([pg_config("bindir") / "pg_dump", self.dsn], capture_output=True, text=True, check=True).stdout
+        self.sql(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+        try:
+            copy.paste(dump)
+            yield copy
+        finally:
+            copy.drop()
+
     def kafka_sink(self, name: str, kafka: Kafka, mapping: dict[str, str] = {}, **options: str) -> None:
         with self._connected().transaction():
             self._create_server(name, "outbox_kafka", {"bootstrap_servers": kafka.bootstrap} | options)
