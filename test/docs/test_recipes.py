@@ -14,7 +14,7 @@ import psycopg
 import pytest
 from outbox_rig import patient, wait_until
 from outbox_rig.paths import ROOT, pg_config
-from outbox_rig.receiver import Delivery, Receiver, Status, status
+from outbox_rig.receiver import SECRET, Delivery, Receiver, Status, status
 
 from page import Step, chapters, same
 
@@ -199,8 +199,31 @@ def test_openoutbox_writers_and_readers_need_no_change(db, kafka, consume):
     db.sql("DROP OWNED BY app; DROP ROLE app")
 
 
+def test_each_customer_gets_its_own_events(db, endpoint):
+    """The loop of docs/webhooks.md, to which this page's section leads, and the event above it."""
+    [section] = re.findall(r"^## An endpoint for each customer\n(.*?)^## ", (ROOT / "docs/webhooks.md").read_text(), re.MULTILINE | re.DOTALL)
+    enqueue, loop = re.findall(r"^(SELECT outbox\.enqueue.*?;|DO \$\$.*?^END \$\$;)$", section, re.MULTILINE | re.DOTALL)
+    receivers = {id: endpoint(Status(200)) for id in (42, 43)}
+    db.sql("CREATE TABLE customers (id int, hook_url text, hook_secret text); INSERT INTO customers VALUES (44, NULL, NULL)")
+    for id, receiver in receivers.items():
+        db.sql("INSERT INTO customers VALUES (%s, %s, %s)", id, receiver.url, SECRET)
+    assert loop.count("OPTIONS (url %L") == 1
+    db.paste(loop.replace("OPTIONS (url %L", "OPTIONS (allow_http ''true'', allow_networks ''127.0.0.0/8'', url %L"))
+    assert db.sql("SELECT name FROM outbox.sinks ORDER BY name") == [("customer_42",), ("customer_43",)]
+    for id in (42, 43, 44):
+        assert enqueue.count("42") == 1
+        db.paste(enqueue.replace("42", str(id)).replace("99.50", str(id)))
+    nobody_takes = [(None, {"tenant": "44"})]
+    wait_until(lambda: db.sql("SELECT sink, headers FROM outbox.events_pending") == nobody_takes, 30, lambda: str(db.sql("SELECT state, last_error FROM outbox.sinks")))
+    for id, receiver in receivers.items():
+        [delivery] = receiver.accepted()
+        assert (delivery.json()["type"], delivery.json()["data"]) == ("invoice.sent", {"total": id})
+
+
 def test_every_recipe_is_tested():
-    """Each CREATE SERVER of the page is named by a test, here or with the sink's own tests."""
+    """Each CREATE SERVER of the page is named by a test, here or with the sink's own tests, and each section that has none."""
     tests = "".join(path.read_text() for path in (Path(__file__), ROOT / "sinks/rabbitmq/test/test_recipes.py"))
     sinks = re.findall(r"CREATE SERVER (\w+) ", PAGE.read_text())
     assert len(sinks) == 9 and [sink for sink in sinks if f'"{sink}"' not in tests] == []
+    sections = re.findall(r"^##+ (.*?)$(.*?)(?=^##|\Z)", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    assert [title for title, text in sections if "CREATE SERVER" not in text and f"^## {title}\\n" not in tests] == []

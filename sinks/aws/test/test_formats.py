@@ -204,7 +204,12 @@ def test_a_probe(db, moto, front, name, kind):
     db.aws_sink("aws", front.url, **target)
     found = steps(db, send=True)
     assert all(ok for ok, *_ in found.values()) and {"connect", "credentials", "target", "send"} <= set(found), found
-    assert len(queue.read(1)) == 1
+    [message] = queue.read(1)
+    if kind == "bus":  # whose events have no attributes
+        event = json.loads(message["Body"])
+        assert (event["detail-type"], event["detail"]) == ("outbox.probe", {"test": True})
+    else:
+        assert message["MessageAttributes"]["outbox-probe"] == {"StringValue": "true", "DataType": "String"}
 
 
 def test_a_probe_that_fails(db, moto, front, name):
@@ -226,3 +231,7 @@ def test_the_network_guard(db, front):
     db.aws_sink("aws", front.url, queue_url=f"{front.url}/1/orders", allow_networks="10.0.0.0/8")
     found = steps(db)
     assert found["guard"][0] is False and "127.0.0.0/8" in found["guard"][2]
+    db.enqueue("Order", "1")
+    wait_until(lambda: db.sink("state", "aws") == ("circuit open",), 30, lambda: db.sql("SELECT * FROM outbox.sinks"))
+    assert "127.0.0.0/8" in db.sink("last_error", "aws")[0]
+    assert db.value("SELECT attempts FROM outbox.events_pending") == 0 and front.requests == []

@@ -28,6 +28,9 @@ def test_mutual_tls(db, tls_service, tls_sink):
     assert call.user and db.sink("target", "grpc") == (tls_service.url,)
     steps = probe(db, True)
     assert list(steps) == ["resolve", "connect", "TLS", "gRPC", "call"] and all(ok for ok, _, _ in steps.values()), steps
+    others = [each for each in tls_service.wait_for(3) if each.message != call.message]
+    assert [(each.method, bool(each.message), each.metadata.get("outbox-probe")) for each in others] == [
+        ("/grpc.health.v1.Health/Check", False, None), ("/outbox.v1.Sink/Publish", True, "true")]
     assert "PRIVATE KEY" not in str(db.sql("SELECT * FROM outbox.sinks"))
 
 
@@ -117,14 +120,15 @@ BAD = [
     ({"headers": '{"x": "ä"}'}, "printable ASCII"),
     ({"headers": '{"authorization": "Bearer x"}'}, "readable by everybody"),
     ({"bearer_token": "x"}, "Every role can read"),
+    ({"timeot": "1s"}, 'Perhaps you meant the option "timeout".'),
 ]
 
 
-@pytest.mark.parametrize("options, detail", BAD)
-def test_options_that_are_refused(db, options, detail):
+@pytest.mark.parametrize("options, said", BAD)
+def test_options_that_are_refused(db, options, said):
     with pytest.raises(psycopg.Error) as refused:
         db._create_server("grpc", "outbox_grpc", {"url": f"https://127.0.0.1:{free_port()}"} | options)
-    assert detail in (refused.value.diag.message_detail or "")
+    assert said in f"{refused.value.diag.message_detail} | {refused.value.diag.message_hint}"
 
 
 def test_a_server_needs_a_url(db):

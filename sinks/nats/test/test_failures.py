@@ -16,8 +16,10 @@ def state_is(db, state: str, error: str = "", name: str = "nats", seconds: float
 
 
 def degraded(db, *parts: str, seconds: float = 30) -> None:
-    """The sink says so, and no event has spent an attempt."""
+    """The sink and the doctor say so, and no event has spent an attempt."""
     wait_until(lambda: db.sink("state", "nats") == ("degraded",) and all(part in str(db.sql("SELECT * FROM outbox.sinks")) for part in parts), seconds, sinks(db))
+    status, detail, hint = db.doctor("sink nats")
+    assert status == "warning" and all(part in detail for part in parts), (status, detail, hint)
 
 
 def many(db, n: int, keys: int, begin: int = 0, kind: str = "order.made", aggregate: str = "Order") -> None:

@@ -58,6 +58,7 @@ class Broker:
         wait_until(self._answers, 90, lambda: f"RabbitMQ to start; {self.log} ends:\n{self._process.tail()}", interval=0.1)
 
     def _answers(self) -> bool:
+        """A login stands for `rabbitmq-diagnostics check_running`, which would start an Erlang machine for each look; none succeeds before the broker runs."""
         self._process.must_run()
         try:
             self.connect().close()
