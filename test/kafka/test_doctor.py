@@ -24,7 +24,7 @@ def test_a_wrong_password(db, kafka, security, aggregate):
     state, detail, hint = says(db, "SASL authentication failed for user")
     assert state == "error" and "not this one" not in detail + hint
     [statement] = re.findall("ALTER USER MAPPING .*?;", hint)
-    db.paste(statement.replace("…", right["sasl_password"]))
+    db.paste(statement.replace("...", right["sasl_password"]))
     gone(db)
 
 

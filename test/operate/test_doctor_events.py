@@ -60,7 +60,7 @@ def test_a_lost_sink(db, other, receiver):
     db.webhook_sink("other", other, SECRET)
     hint = db.doctor("lost sink")[2]
     assert "the sinks are: 'other'" in hint
-    db.paste(statement(hint, "UPDATE outbox.events").replace("…", "other"))
+    db.paste(statement(hint, "UPDATE outbox.events").replace("...", "other"))
     wait_until(lambda: [d.id for d in other.accepted()] == [event], 10, "the event to go there at once")
     well(db, "lost sink")
 
