@@ -34,16 +34,19 @@ COMMENT ON FUNCTION outbox_internal.counted(bigint, text, text) IS
   'For messages: a number with its noun in singular or plural.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.for_client(shown text) RETURNS text
-LANGUAGE plpgsql STABLE STRICT PARALLEL RESTRICTED
+LANGUAGE plpgsql STABLE STRICT PARALLEL UNSAFE -- a block with EXCEPTION starts a subtransaction
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-  IF pg_client_encoding() NOT IN ('UTF8', getdatabaseencoding()) THEN
-    PERFORM convert_to(shown, pg_client_encoding());
+  IF pg_client_encoding() IN ('UTF8', getdatabaseencoding()) THEN
+    RETURN shown;
   END IF;
-  RETURN shown;
-EXCEPTION WHEN untranslatable_character OR character_not_in_repertoire THEN
-  RETURN regexp_replace(shown, '[^\x01-\x7f]', '?', 'g');
+  BEGIN
+    PERFORM convert_to(shown, pg_client_encoding());
+    RETURN shown;
+  EXCEPTION WHEN untranslatable_character OR character_not_in_repertoire THEN
+    RETURN regexp_replace(shown, '[^\x01-\x7f]', '?', 'g');
+  END;
 END
 $$;
 COMMENT ON FUNCTION outbox_internal.for_client(text) IS

@@ -122,6 +122,11 @@ def test_words_of_a_peer_hide_no_sink_from_a_client_that_is_not_utf8(db, receive
     with db.connect(client_encoding="LATIN1") as session:
         assert session.execute(SHOWN[1]).fetchone() == ("HTTP 400: caf? ? ? ?",)
         assert "caf? ? ? ?" in " ".join(detail for detail, in session.execute("SELECT detail FROM outbox.doctor()"))
+        for setting in ("parallel_setup_cost = 0", "parallel_tuple_cost = 0", "min_parallel_table_scan_size = 0"):
+            session.execute(f"SET {setting}")
+        session.execute("CREATE TABLE beside AS SELECT n FROM generate_series(1, 100000) AS n; ANALYZE beside")
+        assert session.execute("SELECT last_error, n FROM outbox.sinks CROSS JOIN (SELECT count(*) AS n FROM beside WHERE n % 3 = 0) AS b").fetchone() == (
+            "HTTP 400: caf? ? ? ?", 33333), "in a parallel query too"
 
 
 def damage(db: Database, column: str) -> None:
