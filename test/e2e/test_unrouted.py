@@ -30,6 +30,13 @@ def got(db, rig):
             self[name] = lambda: [d.json()["type"] for d in receiver.accepted()]
             db.webhook_sink(name, receiver, SECRET, **options)
 
+        def a_and_b(self, **options: str) -> None:
+            """Creates two sinks in one transaction."""
+            db.sql("BEGIN")
+            self("a", **options)
+            self("b", **options)
+            db.sql("COMMIT")
+
     receivers: list = []
     yield Got()
     for receiver in receivers:
@@ -133,10 +140,7 @@ def test_each_sink_gets_what_waited_before_what_was_enqueued_since(db, got, sett
     db.sql(keys, "x.1")
     with db.connect(autocommit=False) as holder:
         holder.execute("SELECT FROM outbox.events FOR UPDATE")
-        db.sql("BEGIN")
-        got("a")
-        got("b")
-        db.sql("COMMIT")
+        got.a_and_b()
         db.sql(keys, "x.2")
         got("c")
         db.sql(keys, "x.3")
@@ -157,10 +161,7 @@ def test_a_lock_that_stops_the_routing_stops_the_sinks_that_wait_for_it(db, got,
     db.sql(keys, "x.1")
     with db.connect(autocommit=False) as holder:
         holder.execute("LOCK TABLE outbox_internal.rescan_queue IN SHARE MODE")
-        db.sql("BEGIN")
-        got("a", events="x.*")
-        got("b", events="x.*")
-        db.sql("COMMIT")
+        got.a_and_b(events="x.*")
         db.sql(keys, "x.2")
         found = wait_until(lambda: (found := db.doctor("routes", "0 seconds"))[0] == "error" and found, SOON,
                            lambda: f"the doctor: {db.doctor('routes', '0 seconds')}; a: {got['a']()}, b: {got['b']()}")
@@ -207,10 +208,7 @@ def test_an_event_that_cannot_be_routed_stops_no_other(db, got, refused):
     """A constraint of a user refuses one row in the middle, that of the first sink or that of the second."""
     db.sql("SELECT outbox.enqueue('Order', n::text, CASE n WHEN 50 THEN 'x.bad' ELSE 'x.1' END, '{}') FROM generate_series(1, 100) AS n")
     db.sql(f"ALTER TABLE outbox.events_pending ADD CONSTRAINT mine CHECK ({refused} IS NOT TRUE OR event_type <> 'x.bad') NOT VALID")
-    db.sql("BEGIN")
-    got("a")
-    got("b")
-    db.sql("COMMIT")
+    got.a_and_b()
     db.enqueue("Order", "50", "x.2")
     for sink in "ab":
         wait_until(lambda: len(got[sink]()) == 100, SOON, lambda: f"sink {sink}: {len(got[sink]())}")
@@ -237,10 +235,7 @@ def test_an_error_that_is_not_of_the_event_stops_the_sinks_that_take_it(db, got,
                RAISE EXCEPTION USING ERRCODE = '{code}', MESSAGE = 'not now';
            END$$; CREATE TRIGGER mine BEFORE UPDATE ON outbox.events_pending FOR EACH ROW
            WHEN (OLD.sink IS NULL AND NEW.sink IS NOT NULL AND NEW.payload = '1') EXECUTE FUNCTION public.refuse()""")
-    db.sql("BEGIN")
-    got("a", events="x.*")
-    got("b", events="x.*")
-    db.sql("COMMIT")
+    got.a_and_b(events="x.*")
     db.sql("SELECT outbox.enqueue('Order', n::text, 'x.2', to_jsonb(n)) FROM generate_series(1, %s) AS n", waiting)
     deliver(db, "other.one")
     found = wait_until(lambda: (found := db.doctor("routes", "0 seconds"))[0] == "error" and found, SOON,
@@ -264,10 +259,7 @@ def test_a_lock_of_the_table_stops_the_routing_and_lets_nothing_overtake(db, got
     with db.connect() as later, ThreadPoolExecutor() as pool:
         with db.connect(autocommit=False) as holder:
             holder.execute("LOCK TABLE outbox.events_pending IN SHARE MODE")
-            db.sql("BEGIN")
-            got("a", events="x.*")
-            got("b", events="x.*")
-            db.sql("COMMIT")
+            got.a_and_b(events="x.*")
             enqueued = pool.submit(later.execute, keys, ["x.2"])
             wait_until(lambda: db.value(waiting, later.info.backend_pid), SOON, "the later events to wait for the lock")
             found = wait_until(lambda: (found := db.doctor("routes", "0 seconds"))[0] == "error" and found, SOON,
