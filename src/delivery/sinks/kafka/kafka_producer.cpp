@@ -95,9 +95,9 @@ void KafkaProducer::stop_and_purge(rd_kafka_t *producer) {
   purge_once(producer);
 }
 
-/* The same where librdkafka holds locks that produce() takes. What produce() has just queued would be sent before its
- * purge, so this waits until produce() has ended, which takes microseconds; but not for ever, because with a lock
- * that keeps readers behind waiting writers produce() may wait for this thread. Then produce() purges. */
+/* As stop_and_purge(), but librdkafka holds locks that produce() takes. An event that produce() has just queued must
+ * not be sent, so this waits until produce() has ended, which takes microseconds. It waits for one second at most:
+ * with locks that keep readers behind waiting writers, produce() may wait for this thread. Then produce() purges. */
 void KafkaProducer::stop_and_purge_holding_locks(rd_kafka_t *producer) {
   purge_needed_ = stopped_ = true;
   std::unique_lock lock(mutex_, std::try_to_lock);
