@@ -53,6 +53,7 @@ typedef enum ob_error_kind {
   OB_WRONG_PLACE,    /* a secret given to the server, or a server option given to the user mapping */
   OB_FORBIDDEN,      /* superuser only */
   OB_TOO_LARGE,      /* the event is larger than the sink can ever send */
+  OB_NOT_YET,        /* of ob_sink_open(): the client's key is being opened on another thread; ask again */
   OB_INTERNAL        /* out of memory, a library refused to start */
 } ob_error_kind;
 

@@ -254,11 +254,13 @@ static ob_sink *kind_sink_open(ob_engine *engine, const char *name, const char *
     const SinkKind &sink = sink_kind(kind);
     Options secrets = to_options(mapping, n_mapping);
     Options server = to_options(options, n);
+    const SecretMask mask = sink.secrets(secrets);
+    if (!inside(engine)->open_key(secrets))
+      throw BadInput(OB_NOT_YET, "ssl_key_pem", "the client's key is being opened", {}, {});
     auto config = parse_options(sink, server, &secrets);
     const std::string *on_dead_letter = find_option(server, "on_dead_letter");
     bool blocks_on_dead_letter = on_dead_letter && parse_on_dead_letter("on_dead_letter", *on_dead_letter);
-    Runner *runner =
-        inside(engine)->open(name, sink, std::move(config), blocks_on_dead_letter, sink.secrets(secrets));
+    Runner *runner = inside(engine)->open(name, sink, std::move(config), blocks_on_dead_letter, mask);
     runner->library = &this_library;
     return reinterpret_cast<ob_sink *>(runner);
   });

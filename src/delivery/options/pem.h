@@ -16,8 +16,8 @@ void check_key_pem(const std::string &name, const std::string &value); /* throws
 
 /* Returns the key unencrypted, after a check that key and certificate (null = unknown) belong together and that
  * `password` (null = none) decrypts the key. This takes up to a second for an encrypted key (0.7 s for 1,000,000
- * iterations of PBKDF2), on the caller's thread, which is the worker's main thread where a sink is opened. So keep
- * the result instead of the password. Throws BadInput about option `key_name`, `password_name` or `certificate_name`.
+ * iterations of PBKDF2): a worker calls it on a background thread (engine/opened_keys.h), and keeps the result
+ * instead of the password. Throws BadInput about option `key_name`, `password_name` or `certificate_name`.
  */
 struct KeyPair {
   const std::string &key_name, &key;

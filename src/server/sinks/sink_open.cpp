@@ -13,6 +13,7 @@
 #include <signal.h>
 
 static const int REOPEN_PAUSE_MS = 10000;
+static const int NOT_YET_PAUSE_MS = 50;
 
 static bool owner_may(const WorkerSink *sink, const SinkOptions *given, ob_error *error) {
   return given->owner_is_superuser ||
@@ -64,6 +65,10 @@ bool sink_open(ob_engine *engine, WorkerSink *sink, const SinkOptions *given, Mo
   sink->failed_tries = sink->n_failures = 0;
   memset(sink->failures, 0, sizeof(sink->failures));
   sink->handle = open_handle(engine, sink, given, &error);
+  if (sink->handle == NULL && error.kind == OB_NOT_YET) {
+    sink->key_at = moment_after(now, NOT_YET_PAUSE_MS);
+    return false;
+  }
   if (sink->handle == NULL) {
     if (sink->state != SINK_MISCONFIGURED)
       sink_change_state(sink, SINK_MISCONFIGURED);

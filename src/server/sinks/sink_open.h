@@ -5,8 +5,8 @@
 #include "server/sinks/sink_options.h"
 #include "server/sinks/worker_sinks.h"
 
-/* The sink becomes SINK_OPEN, or SINK_MISCONFIGURED until `reopen_at`, which returns false: a new error is logged.
- * Outside a transaction. */
+/* The sink becomes SINK_OPEN, or SINK_MISCONFIGURED until `reopen_at`, which returns false: a new error is logged. It
+ * is opened later, and its state stays, as long as its client's key is being opened. Outside a transaction. */
 bool sink_open(ob_engine *engine, WorkerSink *sink, const SinkOptions *given, Moment now);
 
 /* As worker_sink_probe(). */

@@ -1,0 +1,49 @@
+/*
+ * opened_keys.cpp: a sink that was dropped or altered meanwhile does not fetch its key, which is forgotten after a
+ * minute.
+ */
+#include "delivery/engine/opened_keys.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "delivery/options/pem.h"
+
+namespace outbox {
+
+static constexpr std::chrono::minutes KEPT{1};
+
+static std::string open(const std::array<std::string, 3> &id) {
+  const std::string key = "ssl_key_pem", certificate = "ssl_certificate_pem", password = "ssl_key_password";
+
+  return open_key({key, id[0], certificate, id[2].empty() ? nullptr : &id[2], password, &id[1]});
+}
+
+bool OpenedKeys::open(Options &mapping, BackgroundJobs &jobs) {
+  const std::string *key = find_option(mapping, "ssl_key_pem"), *password = find_option(mapping, "ssl_key_password"),
+                    *certificate = find_option(mapping, "ssl_certificate_pem");
+  if (!key || !password)
+    return true;
+  const std::array<std::string, 3> id{*key, *password, certificate ? *certificate : ""};
+  const Clock::time_point now = Clock::now();
+  std::erase_if(keys_, [&](const auto &each) { return each.second.is_open() && each.second.asked_at + KEPT < now; });
+  const auto found = keys_.find(id);
+  if (found == keys_.end()) {
+    if (std::any_of(keys_.begin(), keys_.end(), [](const auto &each) { return !each.second.is_open(); }))
+      return false;
+    auto job = std::make_shared<std::packaged_task<std::string()>>([id] { return outbox::open(id); });
+    keys_.emplace(id, One{job->get_future(), now});
+    jobs.run([job] { (*job)(); });
+    return false;
+  }
+  if (!found->second.is_open())
+    return false;
+  std::future<std::string> opened = std::move(found->second.key);
+  keys_.erase(found);
+  mapping["ssl_key_pem"] = opened.get();
+  mapping.erase("ssl_key_password");
+  return true;
+}
+
+}  // namespace outbox

@@ -1,0 +1,114 @@
+#!/usr/bin/env python3
+"""Takes checks out of the extension, one at a time, and shows what finds that, and after how long:
+
+  test/guards.py model [EXAMPLES] [NAME...]    the model of the SQL surface, after how many of EXAMPLES (150)
+  test/guards.py chaos [CYCLES] [NAME...]      the chaos test, in which of CYCLES (5)
+
+Each is built in a copy and installed; at the end the checkout's own build is installed again. A check whose absence is not found is told as missed: then
+the test has no step for it, or the check is not needed. test/simulate/guards.py does the same for the simulation, without a server."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+COPY = ROOT / "build" / "without-guards"
+SEED = "1"
+
+# name: (file of src, the check, without it)
+MODEL = {
+    "redrive: overtaken": ("extension/45_redrive.sql", "letter.overtaken_by IS NOT NULL AND letter.ordered", "false AND letter.ordered"),
+    "redrive: pending again": ("extension/45_redrive.sql", "ELSIF EXISTS (SELECT FROM outbox.events_pending", "ELSIF false AND EXISTS (SELECT FROM outbox.events_pending"),
+    "ack: what it overtook": ("extension/37_manual.sql", "IF sink.ordered AND EXISTS (", "IF false AND EXISTS ("),
+    "nack: later events": ("extension/37_manual.sql", "later_too := lease.single = 0 AND", "later_too := false AND"),
+    "claim: dead letters block": ("extension/38_claim.sql", "CASE WHEN sink.block THEN (", "CASE WHEN false THEN ("),
+    "claim: paused": ("extension/38_claim.sql", "IF sink.paused THEN", "IF false THEN"),
+    "adopt: dead letters": ("extension/44_adopt.sql", "WHERE status = 'FAILED' AND origin <> here", "WHERE status = 'FAILED' AND false"),
+    "rename: a pause follows": ("server/catalog/sink_ddl.cpp", "      stopped_sinks_rename(sink, NameStr(change->new_name));\n", ""),
+    "DDL: rolled-back savepoint": ("server/catalog/sink_ddl.cpp", "if (event != SUBXACT_EVENT_ABORT_SUB)\n    return;", "if (event >= 0)\n    return;"),
+    "delete: frees the dedup key": ("server/enqueue/update_trigger.cpp", "if (!row_isnull(&row, EV_DEDUP_KEY))\n    dedup", "if (false)\n    dedup"),
+    "update: read again": ("server/enqueue/update_trigger.cpp", "    queue_rescan(DatumGetInt64(row_get(&row, EV_POSITION)));\n  return PointerGetDatum(NULL);", "    (void)0;\n  return PointerGetDatum(NULL);"),
+    "replay: dead letters": ("server/operate/replay.cpp", '"AND NOT EXISTS (SELECT FROM outbox.events_failed', '"AND true OR NOT EXISTS (SELECT FROM outbox.events_failed'),
+}
+
+CHAOS = {
+    "positions of a late route": ("server/enqueue/unrouted_events.cpp", "isnull[EV_POSITION] = used + 1 + i > position_last_of(position);", "isnull[EV_POSITION] = true;"),
+    "RENAME: events": ("server/catalog/sink_rename.cpp", "    run(&pending, names);\n    run(&failed, names);\n", "    if (false) {\n      run(&pending, names);\n      run(&failed, names);\n    }\n"),
+    "RENAME: dead letters": ("server/catalog/sink_rename.cpp", "    run(&failed, names);\n", "    if (false)\n      run(&failed, names);\n"),
+    "a clock that is ahead": ("server/enqueue/enqueue.cpp", "static const int CLOCK_SKEW_MS = 5000;", "static const int CLOCK_SKEW_MS = 0;"),
+    "what a trigger changes": ("server/base/own_change.cpp", "own_depth != NONE && trigger_depth() == own_depth + 1;", "own_depth != NONE && trigger_depth() > own_depth;"),
+}
+
+
+@contextmanager
+def taken_out(path: Path, name: str, guard: str, without: str) -> Iterator[None]:
+    """For the duration of a block, the file is without the guard."""
+    text = path.read_text()
+    if text.count(guard) != 1:
+        sys.exit(f"{name}: {path.name} has changed; it contains the guard {text.count(guard)} times")
+    path.write_text(text.replace(guard, without))
+    try:
+        yield
+    finally:
+        path.write_text(text)
+
+
+def build(folder: Path) -> None:
+    for target in ([], ["install"]):
+        done = subprocess.run(["make", f"-j{os.environ.get('JOBS') or os.cpu_count()}", *target], cwd=folder, capture_output=True, text=True)
+        if done.returncode:
+            sys.exit(done.stdout[-1000:] + done.stderr[-2000:])
+
+
+def cycles(most: str) -> tuple[str, str]:
+    """(what the chaos test said, in which cycle)"""
+    done = subprocess.run([sys.executable, "-u", "chaos/chaos.py", "--cycles", most, "--seed", SEED, "--name", "chaos-guards"], cwd=ROOT / "test", capture_output=True, text=True)
+    (ROOT / "build/chaos-guards.txt").write_text(done.stdout + done.stderr)
+    failed = re.search(r"^cycle +(\d+) FAILED", done.stdout, re.MULTILINE)
+    finding = re.search(r"^ *([A-Z][A-Z ']+: .*|\w*Error.*)", done.stdout[failed.end():], re.MULTILINE) if failed else None
+    said = "" if done.returncode == 0 else finding[1][:90] if finding else (done.stdout + done.stderr)[-300:]
+    return said, f"cycle {failed[1]}" if failed else ""
+
+
+def examples(most: str) -> tuple[str, str]:
+    """(what the model said, after how many examples)"""
+    env = os.environ | {"EXAMPLES": most, "SEED": SEED, "SHRINK": "0", "SUITE": "model-guards"}
+    done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-s", "model"], cwd=ROOT / "test", env=env, capture_output=True, text=True)
+    error = re.search(r"^E +(?:\| )?(AssertionError: .*|psycopg.*|KeyError.*)", done.stdout, re.MULTILINE)
+    count = re.search(r"^(\d+ examples, \d+ steps)", done.stdout, re.MULTILINE)
+    said = "" if done.returncode == 0 else error[1][:90] if error else done.stdout[-300:]
+    return said, count[1] if count else ""
+
+
+TESTS = {"model": (MODEL, examples, "150"), "chaos": (CHAOS, cycles, "5")}
+
+
+def main() -> int:
+    guards, examine, most = TESTS[sys.argv[1]]
+    most, names, missed = sys.argv[2] if len(sys.argv) > 2 else most, sys.argv[3:] or list(guards), []
+    shutil.copytree(ROOT, COPY, dirs_exist_ok=True, ignore=lambda folder, names: ["build", ".git", "test"] if folder == str(ROOT) else [])
+    try:
+        for name in names:
+            file, guard, without = guards[name]
+            with taken_out(COPY / "src" / file, name, guard, without):
+                build(COPY)
+                began = time.monotonic()
+                said, count = examine(most)
+                took = time.monotonic() - began
+            print(f"{name:30} {took:6.1f} s  {count:26} {said or 'MISSED'}", flush=True)
+            if not said:
+                missed.append(name)
+    finally:
+        build(ROOT)
+    print(f"{len(names) - len(missed)} found, {len(missed)} missed")
+    return bool(missed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
