@@ -1,15 +1,12 @@
 """The faults. Each one begins, lasts and ends; afterwards its part is healthy again."""
 
 import operator
-import os
-import signal
 import time
 from collections.abc import Callable
 
 import psycopg
 from outbox_rig import wait_until
 from outbox_rig.asleep import stop_asleep
-from outbox_rig.postgres import alive, children
 from outbox_rig.receiver import HANG, Mode, status
 from plan import Plan, Step
 from outbox_rig.kafka import Kafka
@@ -62,9 +59,7 @@ def terminate_worker(world: World, plan: Plan) -> None:
 
 def kill_postmaster(world: World, plan: Plan) -> None:
     """Kills only the postmaster: its children must exit by themselves."""
-    family = children(world.pg.pid)
-    os.kill(world.pg.pid, signal.SIGKILL)
-    wait_until(lambda: not any(alive(pid) for pid in [world.pg.pid, *family]), 30, "orphans to leave")
+    world.pg.kill_postmaster()
     world.pg.start()
 
 

@@ -1,12 +1,9 @@
 """kill -9 of any process in the middle of a burst: every committed event arrives, no other does, all in order."""
 
 import contextlib
-import os
-import signal
 
 import pytest
 from outbox_rig import wait_until
-from outbox_rig.postgres import alive, children
 from outbox_rig.receiver import SECRET
 from outbox_rig.traffic import Traffic
 from wal import nobody_flushes
@@ -29,9 +26,7 @@ def kill_worker(db, pg, kafka):
 
 def kill_postmaster(db, pg, kafka):
     """Kills only the postmaster: its children must exit by themselves."""
-    family = children(pg.pid)
-    os.kill(pg.pid, signal.SIGKILL)
-    wait_until(lambda: not any(alive(pid) for pid in [pg.pid, *family]), 20, "orphans to leave")
+    pg.kill_postmaster()
     pg.start()
 
 

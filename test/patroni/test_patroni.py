@@ -20,7 +20,7 @@ from outbox_rig import wait_until
 from outbox_rig.database import Database
 from outbox_rig.paths import LOGS, ROOT, pg_config
 from outbox_rig.process import Process, free_port
-from outbox_rig.postgres import alive, children
+from outbox_rig.postgres import alive, stopped_family
 from outbox_rig.receiver import SECRET
 from outbox_rig.traffic import Traffic
 
@@ -65,7 +65,7 @@ class Node:
         postmaster = int((self.data / "postmaster.pid").read_text().split()[0])
         self._process.kill()
         self._process = None
-        family = [postmaster, *children(postmaster)]
+        family = [postmaster, *stopped_family(postmaster)]
         for pid in family:
             try:
                 os.kill(pid, signal.SIGKILL)

@@ -137,9 +137,7 @@ class Postgres(Program):
     def kill(self) -> None:
         """Sends kill -9 to the postmaster and all its processes at once, as if the machine had stopped: none of them
         can flush anything more."""
-        self._process.signal(signal.SIGSTOP)  # stop the postmaster first, so that it starts no new process
-        wait_until(lambda: state(self._process.pid) == "T", 20, "the postmaster to stand still")
-        family = children(self._process.pid)
+        family = stopped_family(self._process.pid)
         for number in (signal.SIGSTOP, signal.SIGKILL):
             for pid in family:
                 try:
@@ -148,6 +146,12 @@ class Postgres(Program):
                     pass
         super().kill()
         wait_until(lambda: not any(alive(pid) for pid in family), 20, "the server's processes to be gone")
+
+    def kill_postmaster(self) -> None:
+        """Sends kill -9 to the postmaster alone. Returns when its children have exited by themselves."""
+        family = stopped_family(self._process.pid)
+        super().kill()
+        wait_until(lambda: not any(alive(pid) for pid in family), 30, "the orphans to leave")
 
     def kill_child(self, pid: int) -> None:
         """Sends kill -9 to one process of the server; the postmaster then ends all others and restarts. Returns when
@@ -217,6 +221,13 @@ def children(pid: int) -> list[int]:
         if int(fields[1]) == pid:
             found.append(int(stat.parent.name))
     return found
+
+
+def stopped_family(postmaster: int) -> list[int]:
+    """Stops the postmaster, so that it starts no new process, and returns its children."""
+    os.kill(postmaster, signal.SIGSTOP)
+    wait_until(lambda: state(postmaster) == "T", 20, "the postmaster to stand still")
+    return children(postmaster)
 
 
 def state(pid: int | str) -> str | None:
