@@ -22,9 +22,16 @@ const char *hint_of(const HttpTransfer &answer) {
              : "Is this the port of a gRPC server? A proxy in front of it must pass HTTP/2 and trailers on.";
 }
 
-/* Returns the call's status, or records why there is none. */
-std::optional<Status> called(HttpTransfer &transfer, const char *step, Probe &probe) {
+/* Returns the call's status, or records why there is none. If the answer was lost because it came before the message,
+ * the call is made without one: its request is complete with its head. */
+std::optional<Status> called(HttpTransfer &transfer, const std::string &url, const HttpCall &call, const char *step,
+                             Probe &probe) {
+  transfer.prepare(url, call.headers, call.body);
   CURLcode code = HttpProbe::run(transfer, probe);
+  if (transfer.answer_lost(code)) {
+    transfer.prepare(url, call.headers, {});
+    code = HttpProbe::run(transfer, probe);
+  }
   if (auto failure = transfer.no_answer(code)) {
     probe.failed(step, failure->error, "The peer must speak HTTP/2, without TLS from the first byte on.");
     return {};
@@ -51,8 +58,7 @@ void name_libcurl_without_te(Probe &probe) {
 bool speaks_grpc(const std::shared_ptr<const GrpcConfig> &config, Probe &probe) {
   HttpTransfer transfer(config, probe.sink(), config->url());
   HttpCall call = config->call({{.parts = {framed({})}}});
-  transfer.prepare(config->origin() + health_method, call.headers, call.body);
-  auto status = called(transfer, "HTTP/2", probe);
+  auto status = called(transfer, config->origin() + health_method, call, "HTTP/2", probe);
   if (!status)
     return false;
   if (status->http != 200 || !transfer.header("content-type").starts_with("application/grpc")) {
@@ -82,8 +88,7 @@ void send(const std::shared_ptr<const GrpcConfig> &config, Probe &probe) {
   const HttpMessage message = config->render(test.event);
   HttpCall call = config->call({message});
   call.headers.emplace_back("outbox-probe", "true");
-  transfer.prepare(call.url, call.headers, call.body);
-  auto status = called(transfer, "call", probe);
+  auto status = called(transfer, call.url, call, "call", probe);
   if (!status)
     return;
   HttpEnd end = end_of(*status, config->secrets);

@@ -451,6 +451,9 @@ std::optional<Verdict> HttpTransfer::no_answer(CURLcode code) const {
       verdict.error = "the connection ended within the head of an answer (HTTP " + std::to_string(status) + ")";
     else if (lost_ && !socket_wanted_)
       verdict.error = "a kept connection broke before an answer";
+    else if (answer_lost(code))
+      verdict.error = std::string("the server answered before it had the whole request, and libcurl ") +
+                      curl_version_info(CURLVERSION_NOW)->version + " lost the answer";
     else
       verdict.error = error_[0] ? error_ : curl_easy_strerror(code);
     if (requested_ && tls_.asked_for_client_certificate() && !peer_->client.is_given())
