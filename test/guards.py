@@ -43,6 +43,16 @@ CHAOS = {
     "RENAME: dead letters": ("server/catalog/sink_rename.cpp", "    run(&failed, names);\n", "    if (false)\n      run(&failed, names);\n"),
     "a clock that is ahead": ("server/enqueue/enqueue.cpp", "static const int CLOCK_SKEW_MS = 5000;", "static const int CLOCK_SKEW_MS = 0;"),
     "what a trigger changes": ("server/base/own_change.cpp", "own_depth != NONE && trigger_depth() == own_depth + 1;", "own_depth != NONE && trigger_depth() > own_depth;"),
+    "a routing that failed": ("server/claim/unrouted.cpp", "i < n; i++) {\n    WorkerSink *sink", "i < n && !failed; i++) {\n    WorkerSink *sink"),
+    "a day that is detached": ("dispatch/sent_day.h", "void begin() noexcept { looked_at_ = INT_MIN; }", "void begin() noexcept {}"),
+    "a recording that is refused": ("dispatch/recording.cpp", "  apart_ = true;\n  if (!sink_)", "  if (!sink_)"),
+    "a cut text": ("delivery/base/text.h", "  while (max > 0 && (static_cast<unsigned char>(text[max]) & 0xC0) == 0x80)\n    max--;\n", ""),
+    "410 of a URL with variables": ("delivery/http/http_answer.cpp", "if (answer.own_url) { /* gone", "if (false) { /* gone"),
+    "a closed connection": ("delivery/http/http_transfer.cpp", """closed || history.answered || !tls_.asked_for_client_certificate() || peer_->client.is_given())
+    return false;
+  return history.hang_ups++ < most_hang_ups;""", """closed || !tls_.asked_for_client_certificate() || peer_->client.is_given())
+    return false;
+  return most_hang_ups > 0;"""),
 }
 
 

@@ -27,7 +27,7 @@ def tls_server(make_server, authority):
 
 
 def probe(db, send: bool = False) -> dict[str, tuple]:
-    return {step: (ok, message, hint) for step, ok, message, hint in db.sql("SELECT step, ok, message, hint FROM outbox.probe('nats', send => %s)", send)}
+    return {step: (ok, message, hint) for step, ok, message, hint in db.sql("SELECT step, ok, message, hint FROM outbox.probe('nats', send => %s, timeout => '60s')", send)}
 
 
 def delivers(db, stream) -> None:

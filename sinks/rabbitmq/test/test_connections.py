@@ -26,7 +26,7 @@ def tls_broker(make_broker, authority):
 
 
 def probe(db, send: bool = False) -> dict[str, tuple]:
-    return {step: (ok, message, hint) for step, ok, message, hint in db.sql("SELECT step, ok, message, hint FROM outbox.probe('rabbit', send => %s)", send)}
+    return {step: (ok, message, hint) for step, ok, message, hint in db.sql("SELECT step, ok, message, hint FROM outbox.probe('rabbit', send => %s, timeout => '60s')", send)}
 
 
 def delivers(db, queue) -> None:

@@ -46,7 +46,7 @@ def user(server):
 
 
 def probe(db, send: bool = False) -> dict[str, tuple]:
-    return {step: (ok, message, hint) for step, ok, message, hint in db.sql("SELECT step, ok, message, hint FROM outbox.probe('redis', send => %s)", send)}
+    return {step: (ok, message, hint) for step, ok, message, hint in db.sql("SELECT step, ok, message, hint FROM outbox.probe('redis', send => %s, timeout => '60s')", send)}
 
 
 def delivers(db, stream) -> None:
