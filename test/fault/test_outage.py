@@ -83,6 +83,18 @@ def test_one_key_or_a_refusal_of_events_is_no_outage(db, receiver):
     assert "circuit opened" not in db.pg.logged(log_start)
 
 
+def test_a_key_that_always_fails_is_all_there_is_after_an_outage(db, receiver):
+    """Nothing else can show that the endpoint is back, so attempts are spent, and what waited behind the event arrives."""
+    db.webhook_sink("crm", receiver, SECRET, retry="100ms", max_attempts="2")
+    receiver.stop()
+    bad, good = (db.enqueue("Order", "1") for _ in range(2))
+    wait_until(lambda: db.state() == "circuit open", 30, "the circuit to open")
+    receiver.mode = lambda delivery: status(500) if delivery.id == bad else OK
+    receiver.start()
+    wait_until(lambda: [d.id for d in receiver.accepted()] == [good], 60, lambda: db.sql("SELECT * FROM outbox.sinks"))
+    assert db.sql("SELECT id::text, attempts FROM outbox.events WHERE status = 'FAILED'") == [(bad, 2)]
+
+
 def test_endpoint_refuses_connections(both, kafka, consume, aggregate, receiver):
     both.enqueue(aggregate, "0", "warm")
     wait_until(lambda: both.pending() == 0, 30, "the first event")

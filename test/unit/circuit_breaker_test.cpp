@@ -330,6 +330,63 @@ TEST_F(CircuitTest, AnAttemptIsSpentWhileItIsOpenOnlyWhereOthersHaveSucceededSin
   EXPECT_EQ(ends(Outcome::RetryBlameSink, 4, 1), OB_RETURNED) << "nothing has succeeded since";
 }
 
+/* The peer was away, and is back; the only event there is, or the one that all others wait behind, always fails. */
+TEST_F(CircuitTest, AKeyThatFailsAloneSpendsAttemptsFromTheThirdProbeOn) {
+  for (int outage = 0; outage < 2; outage++) {
+    circuit.down(now);
+    for (uint64_t ticket = 1; ticket <= 6; ticket++) {
+      wait_for_credit();
+      circuit.on_submit(ticket, ticket > 3);
+      EXPECT_EQ(ends(Outcome::RetryBlameSink, ticket, 7), ticket < 3 ? OB_RETURNED : OB_RETRY) << ticket;
+    }
+    circuit.up();
+  }
+}
+
+TEST_F(CircuitTest, ASecondKeyThatFailsSpendsNone) {
+  circuit.down(now);
+  for (uint64_t ticket = 1; ticket <= 20; ticket++) {
+    wait_for_credit();
+    probe(ticket);
+    EXPECT_EQ(ends(Outcome::RetryBlameSink, ticket, ticket == 2 ? 8 : 7), OB_RETURNED) << ticket;
+  }
+}
+
+TEST_F(CircuitTest, NeitherDoesAKeyOfTheTwoThatOpenedIt) {
+  for (uint64_t key : {7, 8})
+    EXPECT_EQ(ends(Outcome::RetryBlameSink, key, key), OB_RETRY);
+  now += 1s;
+  EXPECT_EQ(circuit.credit(now), 0u) << "nothing has succeeded";
+  for (uint64_t ticket = 1; ticket <= 20; ticket++) {
+    wait_for_credit();
+    probe(ticket);
+    EXPECT_EQ(ends(Outcome::RetryBlameSink, ticket, 7), OB_RETURNED) << ticket;
+  }
+}
+
+TEST_F(CircuitTest, NeitherDoesAKeyThatIsProbedTogetherWithAnother) {
+  circuit.down(now);
+  wait_for_credit();
+  probe(1);
+  ends(Outcome::RetryBlameSink, 1, 7);
+  for (uint64_t ticket = 2; ticket <= 20; ticket += 2) {
+    wait_for_credit();
+    probe(ticket);
+    probe(ticket + 1);
+    EXPECT_EQ(ends(Outcome::RetryBlameSink, ticket, 7), OB_RETURNED);
+    EXPECT_EQ(ends(Outcome::RetryBlameSink, ticket + 1, 8), OB_RETURNED);
+  }
+}
+
+TEST_F(CircuitTest, APeerThatCannotBeReachedCostsALoneKeyNothing) {
+  circuit.down(now);
+  for (uint64_t ticket = 1; ticket <= 20; ticket++) {
+    wait_for_credit();
+    probe(ticket);
+    EXPECT_EQ(ends(Outcome::SinkDown, ticket, 7), OB_RETURNED);
+  }
+}
+
 TEST_F(CircuitTest, UpClosesIt) {
   circuit.down(now);
   circuit.up();

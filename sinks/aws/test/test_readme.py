@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from outbox_rig import wait_until
+from outbox_rig.wait import patient
 
 from moto import KEYS, REGION
 from test_delivery import sinks
@@ -18,13 +19,20 @@ PAGE = (HERE / "README.md").read_text()
 
 
 def test_the_five_minutes(db, moto):
-    """The page's SQL, with this moto's port; its commands of awscli are done by boto3 here."""
-    queue = moto.queue("orders.fifo")
-    for step in re.findall(r"<!-- step -->\n```sql\n(.*?)```", PAGE, re.DOTALL):
+    """The page's commands and SQL, with this moto's port and the tests' awscli."""
+    page = PAGE.replace("localhost:5000", f"localhost:{moto.port}").replace("aws/bin/", f"{Path(sys.executable).parent}/")
+    exports, create, receive = re.findall(r"^(?:export|\S+/aws) .*$", page, re.MULTILINE)
+
+    def aws(command: str) -> str:
+        return subprocess.run(["bash", "-c", f"{exports}; {command}"], stdout=subprocess.PIPE, text=True, check=True, timeout=patient(60)).stdout
+
+    aws(create)
+    for step in re.findall(r"<!-- step -->\n```sql\n(.*?)```", page, re.DOTALL):
         if "CREATE EXTENSION" not in step:  # the fixture has done that
-            db.paste(step.replace("localhost:5000", f"localhost:{moto.port}"))
-    [message] = queue.read(1)
-    assert (json.loads(message["Body"]), message["Attributes"]["MessageGroupId"]) == ({"total": 10}, "42")
+            db.paste(step)
+    wait_until(lambda: db.pending() == 0, 60, sinks(db))
+    [message] = json.loads(aws(receive))["Messages"]
+    assert json.loads(message["Body"]) == {"total": 10}
     assert all(ok for _, ok, *_ in db.sql("SELECT step, ok FROM outbox.probe('orders')"))
 
 

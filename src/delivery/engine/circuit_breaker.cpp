@@ -22,8 +22,10 @@ bool CircuitBreaker::forget_probe(uint64_t ticket) {
 void CircuitBreaker::open(Time now, bool refused, int64_t retry_after_ms) {
   Duration first = refused ? settings_.first_refused : settings_.first_backoff;
   Duration longest = refused ? settings_.longest_refused : settings_.longest_backoff;
-  if (state_ == State::Closed)
+  if (state_ == State::Closed) {
     outage_began_ = failures_.any ? failures_.since : now;
+    many_fail_ = failures_.many_keys || failing_keys_.size() > 1;
+  }
   backoff_ = state_ == State::Closed ? first : std::clamp(backoff_ * 2, first, longest);
   state_ = State::Open;
   failures_ = {};
@@ -40,6 +42,7 @@ void CircuitBreaker::close() {
   failing_keys_.clear();
   probes_.clear();
   max_probes_ = 1;
+  lone_probes_ = 0;
   n_deferred_ = 0;
 }
 
@@ -93,15 +96,22 @@ bool CircuitBreaker::note_failed_key(uint64_t key) {
   return may_spend_.erase(key) > 0;
 }
 
+/* A probe with this key has failed. True when no other key has, and it has failed often enough. */
+bool CircuitBreaker::fails_alone(uint64_t key) {
+  many_fail_ |= failed_keys_.size() > (key == 0 ? 0 : 1) || !probes_.empty();
+  return ++lone_probes_ >= settings_.lone_probes && !many_fail_;
+}
+
 ob_outcome CircuitBreaker::blame(const Completion &completion, bool failed_before, Time now) {
   bool refused = completion.outcome == Outcome::Refused;
-  bool others_succeeded = note_failed_key(completion.key_hash);
+  bool spends = note_failed_key(completion.key_hash); /* others have succeeded */
   if (state_ != State::Closed) {
     if (forget_probe(completion.ticket)) {
+      spends |= fails_alone(completion.key_hash);
       max_probes_ = std::min(max_probes_ * 2, settings_.most_probes);
       open(now, refused, completion.retry_after_ms);
     }
-    if (others_succeeded)
+    if (spends)
       return OB_RETRY;
     if (!failed_before)
       return OB_RETURNED;

@@ -1,6 +1,6 @@
 /*
  * circuit_breaker.h: decides whether a whole sink is down. While the circuit is open, the sink takes only probes,
- * and the outage costs no event an attempt.
+ * and the outage costs no event an attempt, unless probes can only be made with one key: it may be that key's fault.
  *
  *   closed --(sink down, 10 keys failing in a row, or 2 when nothing succeeds)--> open
  *   open --(backoff over)--> half-open: probes
@@ -33,6 +33,9 @@ public:
      * reasons. */
     Duration alone{200};
     Duration without_success{1000};
+    /* While the circuit is open, from this probe on of one and the same key, attempts are spent: as while it is
+     * closed, one key alone does not show that the sink is to blame. */
+    size_t lone_probes = 3;
     size_t keys_remembered = 10'000;
     size_t most_probes = 100; /* probes at once: up to this many events that always fail may come before a good one */
     /* While the circuit is open, an event that fails again is deferred, otherwise hundreds of such events would use
@@ -84,6 +87,7 @@ private:
   bool nothing_succeeds(Time now) const;
   void open_on_few(Time now);
   bool forget_probe(uint64_t ticket);
+  bool fails_alone(uint64_t key);
   ob_outcome blame(const Completion &completion, bool failed_before, Time now);
   ob_outcome note_result(const Completion &completion, bool failed_before, Time now);
 
@@ -109,6 +113,8 @@ private:
   /* Probes allowed at once; doubles when a probe gets a bad response. The probed event may be one that always fails,
    * and it must not keep the circuit open. */
   size_t max_probes_ = 1;
+  size_t lone_probes_ = 0; /* that failed in this outage, each with the only key that fails */
+  bool many_fail_ = false; /* in this outage more than one key has failed */
   int64_t n_deferred_ = 0; /* events deferred since the outage began */
   Time outage_began_{};
   Duration backoff_{0};
