@@ -22,10 +22,8 @@ bool CircuitBreaker::forget_probe(uint64_t ticket) {
 void CircuitBreaker::open(Time now, bool refused, int64_t retry_after_ms) {
   Duration first = refused ? settings_.first_refused : settings_.first_backoff;
   Duration longest = refused ? settings_.longest_refused : settings_.longest_backoff;
-  if (state_ == State::Closed) {
+  if (state_ == State::Closed)
     outage_began_ = failures_.any ? failures_.since : now;
-    many_fail_ = failures_.many_keys || failing_keys_.size() > 1;
-  }
   backoff_ = state_ == State::Closed ? first : std::clamp(backoff_ * 2, first, longest);
   state_ = State::Open;
   failures_ = {};
@@ -96,10 +94,10 @@ bool CircuitBreaker::note_failed_key(uint64_t key) {
   return may_spend_.erase(key) > 0;
 }
 
-/* A probe with this key has failed. True when no other key has, and it has failed often enough. */
+/* A probe with this key has failed. True when no other key has failed since the last success, and this one has often
+ * enough. */
 bool CircuitBreaker::fails_alone(uint64_t key) {
-  many_fail_ |= failed_keys_.size() > (key == 0 ? 0 : 1) || !probes_.empty();
-  return ++lone_probes_ >= settings_.lone_probes && !many_fail_;
+  return key != 0 && failed_keys_.size() == 1 && ++lone_probes_ >= settings_.lone_probes;
 }
 
 ob_outcome CircuitBreaker::blame(const Completion &completion, bool failed_before, Time now) {

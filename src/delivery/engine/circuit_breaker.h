@@ -113,8 +113,7 @@ private:
   /* Probes allowed at once; doubles when a probe gets a bad response. The probed event may be one that always fails,
    * and it must not keep the circuit open. */
   size_t max_probes_ = 1;
-  size_t lone_probes_ = 0; /* that failed in this outage, each with the only key that fails */
-  bool many_fail_ = false; /* in this outage more than one key has failed */
+  size_t lone_probes_ = 0; /* that failed in this outage while no other key did */
   int64_t n_deferred_ = 0; /* events deferred since the outage began */
   Time outage_began_{};
   Duration backoff_{0};

@@ -361,7 +361,7 @@ bool Engine::collect(Runner &runner, CompletionQueue::Report &report, Clock::tim
       if (kept)
         *kept = std::move(is_sent ? completion.acknowledgement : completion.error);
       const char *text = kept ? kept->c_str() : nullptr;
-      bool suspect = outcome == OB_RETRY && blames_sink(completion.outcome);
+      bool suspect = outcome == OB_RETRY && blames_sink(completion.outcome) && !runner.breaker_.is_open();
       out[n++] = {completion.ticket,
                   outcome,
                   runner.delay_ms(completion, outcome),
