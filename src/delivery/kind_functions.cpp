@@ -90,12 +90,21 @@ static std::string for_sink(const std::string &hint, const char *sink) {
   return text;
 }
 
+/* A key that a password protects is not opened only to advise, which takes up to a second for each sink. */
+static Options without_protected_key(Options mapping) {
+  if (find_option(mapping, "ssl_key_password"))
+    for (const char *name : {"ssl_key_pem", "ssl_key_password", "ssl_certificate_pem"})
+      mapping.erase(name);
+  return mapping;
+}
+
 static size_t kind_advise(const char *kind, const char *sink, const ob_option *options, size_t n,
                           const ob_option *mapping, size_t n_mapping, ob_advice *out, size_t max) noexcept {
   return guarded(nullptr, size_t(0), [&] {
     const SinkKind &sinks = sink_kind(kind);
     const Options server = to_options(options, n), secrets = to_options(mapping, n_mapping);
-    auto config = parse_options(sinks, server, &secrets);
+    const Options parsed = without_protected_key(secrets);
+    auto config = parse_options(sinks, server, &parsed);
     size_t given = 0;
     for (const Advice &advice : sinks.advise(*config, server, mapping ? &secrets : nullptr)) {
       if (given == max)
@@ -252,15 +261,15 @@ static ob_sink *kind_sink_open(ob_engine *engine, const char *name, const char *
                                size_t n, const ob_option *mapping, size_t n_mapping, ob_error *error) noexcept {
   return guarded(error, static_cast<ob_sink *>(nullptr), [&] {
     const SinkKind &sink = sink_kind(kind);
-    Options secrets = to_options(mapping, n_mapping);
-    Options server = to_options(options, n);
-    const SecretMask mask = sink.secrets(secrets);
-    if (!inside(engine)->open_key(secrets))
+    const Options secrets = to_options(mapping, n_mapping), server = to_options(options, n);
+    Options opened = secrets;
+    if (!inside(engine)->open_key(opened))
       throw BadInput(OB_NOT_YET, "ssl_key_pem", "the client's key is being opened", {}, {});
-    auto config = parse_options(sink, server, &secrets);
+    auto config = parse_options(sink, server, &opened);
     const std::string *on_dead_letter = find_option(server, "on_dead_letter");
     bool blocks_on_dead_letter = on_dead_letter && parse_on_dead_letter("on_dead_letter", *on_dead_letter);
-    Runner *runner = inside(engine)->open(name, sink, std::move(config), blocks_on_dead_letter, mask);
+    Runner *runner =
+        inside(engine)->open(name, sink, std::move(config), blocks_on_dead_letter, sink.secrets(secrets));
     runner->library = &this_library;
     return reinterpret_cast<ob_sink *>(runner);
   });

@@ -33,8 +33,9 @@ bool OpenedKeys::open(Options &mapping, BackgroundJobs &jobs) {
     if (std::any_of(keys_.begin(), keys_.end(), [](const auto &each) { return !each.second.is_open(); }))
       return false;
     auto job = std::make_shared<std::packaged_task<std::string()>>([id] { return outbox::open(id); });
-    keys_.emplace(id, One{job->get_future(), now});
+    One one{job->get_future(), now};
     jobs.run([job] { (*job)(); });
+    keys_.emplace(id, std::move(one));
     return false;
   }
   if (!found->second.is_open())

@@ -9,10 +9,10 @@
 extern "C" {
 #include "access/xact.h"
 #include "catalog/namespace.h"
-#include "catalog/partition.h"
 #include "catalog/pg_inherits.h"
 #include "utils/datetime.h"
 #include "utils/lsyscache.h"
+#include "utils/snapmgr.h"
 }
 
 using dispatch::Retention;
@@ -21,10 +21,15 @@ void sent_day_begin(void) {
   dispatcher().sent_day.begin();
 }
 
-/* A table of the name may have been detached. */
+/* A table of the name may have been detached, or be so at this moment: so the list is asked, which has no errors. The
+ * snapshot leaves out a partition whose DETACH CONCURRENTLY has begun. */
 static bool is_partition(Oid table, Oid schema) {
-  return OidIsValid(table) && get_rel_relispartition(table) && !PartitionHasPendingDetach(table) &&
-         get_partition_parent(table, true) == get_relname_relid("events_sent", schema);
+  PushActiveSnapshot(GetLatestSnapshot());
+  const bool found =
+      OidIsValid(table) &&
+      list_member_oid(find_inheritance_children(get_relname_relid("events_sent", schema), NoLock), table);
+  PopActiveSnapshot();
+  return found;
 }
 
 Retention sent_day_retention(Now now) {

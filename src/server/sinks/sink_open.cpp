@@ -13,7 +13,7 @@
 #include <signal.h>
 
 static const int REOPEN_PAUSE_MS = 10000;
-static const int NOT_YET_PAUSE_MS = 50;
+static const int NOT_YET_PAUSE_MS = 200;
 
 static bool owner_may(const WorkerSink *sink, const SinkOptions *given, ob_error *error) {
   return given->owner_is_superuser ||
