@@ -127,6 +127,21 @@ def refused(session: psycopg.Connection, statement: str) -> str:
     return error.value.diag.message_primary
 
 
+def test_what_a_deferred_trigger_sets_ends_with_its_transaction(db, receiver):
+    """Also that of an owner who is a superuser: with another search_path the worker would use operators of other roles."""
+    db.sql("""CREATE TABLE seen (path text, timeout text);
+        CREATE FUNCTION look() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+          INSERT INTO public.seen VALUES (current_setting('search_path'), current_setting('lock_timeout'));
+          PERFORM set_config('search_path', 'public', false), set_config('lock_timeout', '7s', false); RETURN NULL; END $$;
+        CREATE CONSTRAINT TRIGGER look AFTER DELETE ON outbox.events_pending DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION look()""")
+    db.webhook_sink("crm", receiver, SECRET)
+    for n in range(1, 4):
+        db.enqueue("Order", "1")
+        wait_until(lambda: db.value("SELECT count(*) FROM seen") == n, 30, f"the recording of event {n}")
+    [(path, timeout)] = db.sql("SELECT DISTINCT path, timeout FROM seen")
+    assert "public" not in path and timeout != "7s"
+
+
 def test_a_right_on_the_tables_is_no_right_to_run_code_in_them(db, mallory):
     """GRANT ALL ON ALL TABLES includes TRIGGER and REFERENCES, which must not make the worker run that role's code."""
     mallory.execute("CREATE SCHEMA mine")

@@ -8,6 +8,7 @@
 
 extern "C" {
 #include "access/xact.h"
+#include "commands/trigger.h"
 #include "utils/guc.h"
 }
 
@@ -28,6 +29,7 @@ void worker_owner_enter(void) {
 
 void worker_owner_leave_settings(void) {
   Assert(IsTransactionState());
+  AfterTriggerFireDeferred(); /* now, not in the commit: they may change settings too */
   AtEOXact_GUC(false, nest_level);
 }
 

@@ -10,7 +10,7 @@
 /* At the start of a transaction: switches to the owner's role until its end. */
 void worker_owner_enter(void);
 
-/* Before the commit: restores settings that a trigger of the owner has changed. */
+/* Before the commit: fires deferred triggers, and restores settings that a trigger of the owner has changed. */
 void worker_owner_leave_settings(void);
 
 /* After the commit: switches back. (An abort does so too.) */
