@@ -73,3 +73,17 @@ def test_a_trigger_in_a_recording_frees_no_dedup_key_of_the_server_but_that_of_a
     wait_until(lambda: db.pending() == 0, 20, "the recording")
     assert db.enqueue("Order", "1", "last", dedup_key="b") != last, "the key is free"
     assert db.sql("SELECT dedup_key FROM outbox_internal.dedup ORDER BY 1") == [("a",), ("b",)]
+
+
+def test_a_trigger_after_an_insert_gives_no_warning(db):
+    """enqueue() and the copies for further sinks insert without an SQL statement, which would close what triggers have opened."""
+    db.sql("""CREATE SERVER a FOREIGN DATA WRAPPER outbox_manual; CREATE SERVER b FOREIGN DATA WRAPPER outbox_manual;
+              CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO public.noted VALUES (NEW.sink); RETURN NULL; END $$;
+              CREATE TABLE public.noted (sink text); CREATE TRIGGER note AFTER INSERT ON outbox.events FOR EACH ROW EXECUTE FUNCTION note()""")
+    said = []
+    with db.connect() as session:
+        session.add_notice_handler(lambda message: said.append(message.message_primary))
+        session.execute("SELECT outbox.enqueue('Order', 1, 'x', '{}')")
+        session.execute("INSERT INTO outbox.events (aggregate_type, event_type) VALUES ('Order', 'x')")
+    assert said == []
+    assert db.sql("SELECT sink, count(*) FROM noted GROUP BY 1 ORDER BY 1") == [("a", 2), ("b", 2)]

@@ -65,6 +65,8 @@ static void insert_rows(void *argument) {
   const AttrNumber *number = column_numbers(relation);
 
   InitResultRelInfo(result, relation, 0, NULL, 0);
+  /* AFTER triggers look for the table here; otherwise they would open it again, and nothing would close it. */
+  estate->es_opened_result_relations = lappend(estate->es_opened_result_relations, result);
   ExecOpenIndices(result, false);
   for (int i = 0; i < given->n; i++) {
     fill_slot(slot, number, given);
@@ -83,6 +85,7 @@ static void insert_rows(void *argument) {
   OUTBOX_FAULT_POINT("enqueue.inserted");
   ExecCloseIndices(result);
   ExecDropSingleTupleTableSlot(slot);
+  ExecResetTupleTable(estate->es_tupleTable, false); /* slots of AFTER triggers */
   FreeExecutorState(estate);
   table_close(relation, NoLock);
 }
