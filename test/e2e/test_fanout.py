@@ -78,3 +78,19 @@ def test_order_across_the_making_of_a_sink(db, kafka, consume, aggregate):
     for record in consumer.take(2 * len(keys)):
         got.setdefault(int(record.key), []).append(record.id)
     assert got == {key: [first[key], second[key]] for key in keys}
+
+
+@pytest.mark.parametrize("search_path", ["public", "another, public"])
+def test_one_transaction_reads_no_table_as_a_whole(db, search_path):
+    """For each of its events: with ids of the writer's own and with dedup keys that are known. The tables are empty when
+    it begins, and the search_path changes after its first event, so that each statement is planned again."""
+    db.sql("CREATE SERVER a FOREIGN DATA WRAPPER outbox_manual; CREATE SERVER b FOREIGN DATA WRAPPER outbox_manual; CREATE SCHEMA another")
+    db.sql("VACUUM outbox.events_pending, outbox_internal.dedup")
+    with db.connect(autocommit=False) as session:
+        for n in range(10):
+            id = f"018f0000-0000-7000-8000-00000000000{n}"
+            session.execute("INSERT INTO outbox.events (id, aggregate_type, event_type, dedup_key) VALUES (%s, 'Order', 'x', %s)", (id, str(n)))
+            assert str(session.execute("SELECT outbox.enqueue('Order', '1', 'x', '{}', dedup_key => %s)", (str(n),)).fetchone()[0]) == id
+            session.execute(f"SET search_path = {search_path}")
+        assert session.execute("SELECT relname, seq_scan, idx_scan > 0 FROM pg_stat_xact_user_tables WHERE relname IN ('events_pending', 'dedup')"
+                               " ORDER BY 1").fetchall() == [("dedup", 0, True), ("events_pending", 0, True)]

@@ -37,6 +37,18 @@ def test_a_sequence_that_went_back_stops_nothing(db, receiver, back):
     wait_until(lambda: len(receiver.accepted()) == 12, 20, "all events")
 
 
+def test_a_producer_repairs_a_sequence_on_which_it_has_no_right(db):
+    with db.role("app") as app, db.connect() as session:
+        db.sql(f"GRANT USAGE ON SCHEMA outbox TO {app}; GRANT INSERT ON outbox.events TO {app}")
+        last = [db.enqueue("Order", "1") for _ in range(5)][-1]
+        session.execute(f"SET ROLE {app}")
+        for write in ("SELECT outbox.enqueue('Order', 1, 'x', '{}')", "INSERT INTO outbox.events (aggregate_type, event_type) VALUES ('Order', 'x')"):
+            db.sql(f"SELECT setval('{SEQUENCE}', 1)")
+            session.execute(write)
+            assert db.doctor("positions")[0] == "ok"
+        assert db.value("SELECT count(*) FROM outbox.events WHERE position > (SELECT position FROM outbox.events WHERE id = %s)", last) == 2
+
+
 def test_a_server_that_was_restarted_knows_the_positions(db):
     """After a restart shared memory is empty: the positions in the table count."""
     db.sql(f"SELECT setval('{SEQUENCE}', 1000)")

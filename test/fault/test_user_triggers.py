@@ -73,3 +73,61 @@ def test_a_trigger_in_a_recording_frees_no_dedup_key_of_the_server_but_that_of_a
     wait_until(lambda: db.pending() == 0, 20, "the recording")
     assert db.enqueue("Order", "1", "last", dedup_key="b") != last, "the key is free"
     assert db.sql("SELECT dedup_key FROM outbox_internal.dedup ORDER BY 1") == [("a",), ("b",)]
+
+
+def test_a_trigger_after_an_insert_gives_no_warning(db):
+    """enqueue() and the copies for further sinks insert without an SQL statement, which would close what triggers have opened."""
+    db.sql("""CREATE SERVER a FOREIGN DATA WRAPPER outbox_manual; CREATE SERVER b FOREIGN DATA WRAPPER outbox_manual;
+              CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO public.noted VALUES (NEW.sink); RETURN NULL; END $$;
+              CREATE TABLE public.noted (sink text); CREATE TRIGGER note AFTER INSERT ON outbox.events FOR EACH ROW EXECUTE FUNCTION note()""")
+    said = []
+    with db.connect() as session:
+        session.add_notice_handler(lambda message: said.append(message.message_primary))
+        session.execute("SELECT outbox.enqueue('Order', 1, 'x', '{}')")
+        session.execute("INSERT INTO outbox.events (aggregate_type, event_type) VALUES ('Order', 'x')")
+    assert said == []
+    assert db.sql("SELECT sink, count(*) FROM noted GROUP BY 1 ORDER BY 1") == [("a", 2), ("b", 2)]
+
+
+AUDIT = """CREATE FUNCTION audit() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {audit}; RETURN NEW; END $$;
+CREATE TRIGGER audit {when} INSERT ON outbox.events FOR EACH ROW WHEN (NEW.aggregate_type = 'Order' AND NEW.status IS DISTINCT FROM 'SENT' AND {of}) EXECUTE FUNCTION audit()"""
+AUDITS = {
+    "INSERT": """INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, headers, dedup_key)
+                 VALUES ('Audit', NEW.aggregate_id, 'audit', '{"n": 1}', gen_random_uuid())""",
+    "enqueue": """PERFORM outbox.enqueue('Audit', NEW.aggregate_id, 'audit', '{}', '{"n": 1}', dedup_key => gen_random_uuid()::text)""",
+}
+AUDITED = """SELECT sink, partition_key, headers::text, EXISTS (SELECT FROM outbox_internal.dedup AS d WHERE d.dedup_key = e.dedup_key AND d.event_id = e.id), count(*)
+  FROM outbox.events AS e WHERE aggregate_type = 'Audit' GROUP BY 1, 2, 3, 4 ORDER BY 1"""
+
+
+@pytest.mark.parametrize("audit", AUDITS)
+def test_an_event_of_a_trigger_that_runs_before_ours_is_enqueued_like_any_other(db, audit):
+    """So is the event whose trigger enqueues it, for a role that has no right on the sinks."""
+    with db.role("app") as app, db.connect() as session:
+        db.sql("CREATE SERVER a FOREIGN DATA WRAPPER outbox_manual; CREATE SERVER b FOREIGN DATA WRAPPER outbox_manual")
+        db.sql(AUDIT.format(when="BEFORE", of="NEW.sink IS NULL", audit=AUDITS[audit]))
+        db.sql(f"GRANT USAGE ON SCHEMA outbox TO {app}; GRANT INSERT ON outbox.events TO {app}")
+        session.execute(f"SET ROLE {app}")
+        session.execute("SELECT outbox.enqueue('Order', 1, 'x', '{}', dedup_key => 'd')")
+        session.execute("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, dedup_key) VALUES ('Order', 1, 'x', 'e')")
+        assert db.sql(AUDITED) == [(sink, "1", '{"n": "1"}', True, 2) for sink in "ab"]
+        assert db.sql("SELECT sink, dedup_key FROM outbox.events WHERE aggregate_type = 'Order' ORDER BY 1, 2") == [(s, d) for s in "ab" for d in "de"]
+
+
+@pytest.mark.parametrize("audit", AUDITS)
+@pytest.mark.parametrize("when", ["BEFORE", "AFTER"])
+def test_an_event_of_a_trigger_is_enqueued_while_events_are_sent_again(db, when, audit):
+    db.sql("""CREATE SERVER hand FOREIGN DATA WRAPPER outbox_manual OPTIONS (aggregates 'Order', retention '1d');
+              CREATE SERVER audits FOREIGN DATA WRAPPER outbox_manual OPTIONS (aggregates 'Audit')""")
+    event = db.enqueue("Order", "1")
+
+    def acknowledge() -> None:
+        assert db.value("SELECT sum(outbox.ack(token)) FROM (SELECT DISTINCT token FROM outbox.claim('hand')) AS c") == 1
+
+    acknowledge()
+    db.sql(AUDIT.format(when=when, of="true", audit=AUDITS[audit]))
+    assert db.value("SELECT outbox.replay('hand', now() - interval '1 hour')") == 1
+    assert db.sql(AUDITED) == [("audits", "1", '{"n": "1"}', True, 1)]
+    acknowledge()
+    assert db.value("SELECT outbox.resend(%s, 'hand')", event)
+    assert db.sql(AUDITED) == [("audits", "1", '{"n": "1"}', True, 2)]

@@ -7,6 +7,7 @@ import psycopg
 import pytest
 from outbox_rig import wait_until
 from outbox_rig.database import Database
+from outbox_rig.paths import ROOT
 from outbox_rig.receiver import SECRET, status
 
 TYPES = ["text", "name", "bigint", "integer", "oid", "xid8", "uuid", "boolean", "timestamptz", "interval", "jsonb", "json", "tid", "float8", '"char"', "regclass", "bytea"]
@@ -141,3 +142,22 @@ def test_nothing_is_found_by_the_callers_search_path(trap, pg, receiver):
     session.execute("ALTER SERVER other OPTIONS (SET events '*')")
     session.execute("SELECT outbox.run_maintenance()")
     assert caught() == []
+
+
+def test_a_collation_of_the_callers_makes_no_two_sinks_equal(db):
+    """A role that may create sinks renames its own, which another sink's events then do not follow."""
+    db.sql("CREATE SERVER crm FOREIGN DATA WRAPPER outbox_manual; GRANT USAGE ON FOREIGN DATA WRAPPER outbox_manual TO PUBLIC")
+    db.enqueue("Order", "1")
+    with db.role("maker") as maker, db.connect() as session:
+        db.sql(f"CREATE SCHEMA me AUTHORIZATION {maker}")
+        session.execute(f"SET ROLE {maker}; SET search_path = me, pg_catalog")
+        session.execute("""CREATE COLLATION me."C" (PROVIDER = icu, LOCALE = 'und-u-ks-level1', DETERMINISTIC = false);
+            CREATE SERVER "CRM" FOREIGN DATA WRAPPER outbox_manual OPTIONS (events 'none.*'); ALTER SERVER "CRM" RENAME TO thief""")
+        assert db.sql("SELECT sink FROM outbox.events") == [("crm",)]
+
+
+def test_collations_in_statements_of_sessions_are_qualified():
+    """Functions in SQL set the search_path; the server's statements run with their caller's."""
+    sources = list((ROOT / "src/server").rglob("*.cpp")) + list((ROOT / "src/server").rglob("*.h"))
+    assert len(sources) > 100
+    assert [source.name for source in sources if re.search(r"COLLATE (?!pg_catalog\.)", source.read_text())] == []

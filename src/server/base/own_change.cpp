@@ -8,7 +8,7 @@ extern "C" {
 static const int NONE = -1;
 static int own_depth = NONE;
 
-static int trigger_depth(void) {
+int trigger_depth(void) {
   return DatumGetInt32(DirectFunctionCall1(pg_trigger_depth, (Datum)0));
 }
 

@@ -7,6 +7,9 @@
 
 #include "server/base/server.h"
 
+/* The number of triggers that this code runs in, each inside the one before. */
+int trigger_depth(void);
+
 /* Changes by statements that this process runs from here on, at its present depth of triggers, are the extension's.
  * Returns what own_changes_end() takes; call that after an error as well. A worker never calls it. */
 int own_changes_begin(void);

@@ -312,7 +312,7 @@ static void record_event(TriggerRow *row) {
 
 SQL_FUNCTION(outbox_events_before_insert) {
   TriggerData *trigger = (TriggerData *)fcinfo->context;
-  EventWriter writer = event_writer_take();
+  EventWriter writer = event_writer();
   TriggerRow row;
 
   if (!CALLED_AS_TRIGGER(fcinfo) || !TRIGGER_FIRED_BEFORE(trigger->tg_event) ||

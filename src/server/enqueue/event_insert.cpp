@@ -16,24 +16,34 @@ extern "C" {
 }
 
 #include "server/base/fault_point.h"
+#include "server/base/own_change.h"
 #include "server/storage/owner_sql.h"
 #include "server/storage/sql.h"
 
-static EventWriter next_writer = WRITER_USER;
-static bool all_copies = false;
+static const int NOBODY = -1;
+/* Who writes the rows whose triggers run one level deeper than this. */
+static int writer_depth = NOBODY;
+static EventWriter writer_there = WRITER_USER;
 
-EventWriter event_writer_take(void) {
-  EventWriter writer = next_writer == WRITER_USER && all_copies ? WRITER_COPY : next_writer;
-  next_writer = WRITER_USER;
-  return writer;
+EventWriter event_writer(void) {
+  return writer_depth != NOBODY && trigger_depth() == writer_depth + 1 ? writer_there : WRITER_USER;
 }
 
-/* Resets `next_writer` after an error as well. */
-static void run_insert(void (*insert)(void *), void *argument) {
+/* Calls `insert` as this writer, and resets the writer after an error as well. Users' triggers, which may enqueue
+ * too, run their statements one level deeper. */
+static void run_insert(EventWriter writer, void (*insert)(void *), void *argument) {
+  const int depth_before = writer_depth;
+  const EventWriter writer_before = writer_there;
+
+  writer_depth = trigger_depth();
+  writer_there = writer;
   PG_TRY();
   { insert(argument); }
   PG_FINALLY();
-  { next_writer = WRITER_USER; }
+  {
+    writer_depth = depth_before;
+    writer_there = writer_before;
+  }
   PG_END_TRY();
 }
 
@@ -65,6 +75,8 @@ static void insert_rows(void *argument) {
   const AttrNumber *number = column_numbers(relation);
 
   InitResultRelInfo(result, relation, 0, NULL, 0);
+  /* AFTER triggers look for the table here; otherwise they would open it again, and nothing would close it. */
+  estate->es_opened_result_relations = lappend(estate->es_opened_result_relations, result);
   ExecOpenIndices(result, false);
   for (int i = 0; i < given->n; i++) {
     fill_slot(slot, number, given);
@@ -73,7 +85,6 @@ static void insert_rows(void *argument) {
       slot->tts_isnull[number[EV_SINK] - 1] = false;
     }
     ExecStoreVirtualTuple(slot);
-    next_writer = given->sinks ? WRITER_COPY : WRITER_ENQUEUE;
     OUTBOX_FAULT_POINT("enqueue.before_insert");
     AfterTriggerBeginQuery();
     ExecSimpleRelationInsert(result, estate, slot);
@@ -83,19 +94,20 @@ static void insert_rows(void *argument) {
   OUTBOX_FAULT_POINT("enqueue.inserted");
   ExecCloseIndices(result);
   ExecDropSingleTupleTableSlot(slot);
+  ExecResetTupleTable(estate->es_tupleTable, false); /* slots of AFTER triggers */
   FreeExecutorState(estate);
   table_close(relation, NoLock);
 }
 
 void event_insert(const Datum *values, const bool *isnull) {
   NewRows given = {values, isnull, NULL, 1};
-  run_insert(insert_rows, &given);
+  run_insert(WRITER_ENQUEUE, insert_rows, &given);
   CommandCounterIncrement();
 }
 
 void event_insert_copies(const Datum *values, const bool *isnull, const Datum *sinks, int n) {
   NewRows given = {values, isnull, sinks, n};
-  run_insert(insert_rows, &given);
+  run_insert(WRITER_COPY, insert_rows, &given);
 }
 
 /* With the columns before this one. Only the id may be there already: a position that is would lose the copy. */
@@ -126,7 +138,6 @@ static void insert_copy(void *argument) {
 
   if (copy->insert->sql == NULL)
     copy->insert->sql = copy_statement(copy->insert->n_args);
-  next_writer = WRITER_COPY;
   for (int i = 0; i < copy->insert->n_args; i++)
     nulls[i] = copy->isnull[i] ? 'n' : ' ';
   copy->n_inserted = owner_execute(copy->insert, const_cast<Datum *>(copy->values), nulls);
@@ -135,7 +146,7 @@ static void insert_copy(void *argument) {
 static bool insert_copy_if_missing(Statement *insert, const Datum *values, const bool *isnull) {
   Assert(in_spi() && GetUserId() == outbox_owner_oid());
   Copy copy = {insert, values, isnull, 0};
-  run_insert(insert_copy, &copy);
+  run_insert(WRITER_COPY, insert_copy, &copy);
   return copy.n_inserted > 0;
 }
 
@@ -152,10 +163,5 @@ bool event_insert_routed_if_missing(const Datum *values, const bool *isnull) {
 }
 
 void event_insert_copies_by(void (*insert)(void *), void *argument) {
-  all_copies = true;
-  PG_TRY();
-  { insert(argument); }
-  PG_FINALLY();
-  { all_copies = false; }
-  PG_END_TRY();
+  run_insert(WRITER_COPY, insert, argument);
 }

@@ -28,8 +28,8 @@ bool event_insert_copy_if_missing(const Datum *values, const bool *isnull);
 bool event_insert_routed_if_missing(const Datum *values, const bool *isnull);
 
 /* Calls `insert`, which runs a statement that inserts rows of existing events with their sinks. The trigger sees them
- * as WRITER_COPY. */
+ * as WRITER_COPY, but not what users' triggers insert meanwhile. */
 void event_insert_copies_by(void (*insert)(void *), void *argument);
 
-/* For the trigger: returns the writer of the current row, once. The next call returns WRITER_USER. */
-EventWriter event_writer_take(void);
+/* For the trigger: returns the writer of its row. */
+EventWriter event_writer(void);

@@ -38,6 +38,14 @@ static int64 last_drawn(Oid sequence) {
   return fcinfo->isnull ? 0 : position_last_of(DatumGetInt64(last));
 }
 
+/* As the owner: PostgreSQL 15 to 17 refuse to tell it to a role without a right on the sequence. */
+static bool was_set_back(Oid sequence, int64 drawn) {
+  OwnerScope scope = owner_enter();
+  const int64 last = last_drawn(sequence);
+  owner_leave(scope);
+  return last < drawn;
+}
+
 /* A lock serializes restores, but not nextval(): only a lock that every producer would have to take could make
  * reading the sequence and setval() one step. So setval() moves the sequence past the given position and 1,000,000
  * further ones: sessions cannot draw that many between the two calls, and a restore of millions of rows moves the
@@ -77,7 +85,7 @@ int64 position_draw(void) {
   if (pg_atomic_uint64 *highest = shared_drawn(sequence)) {
     for (bool again = false; position <= (int64)pg_atomic_read_u64(highest); again = true) {
       int64 drawn = (int64)pg_atomic_read_u64(highest);
-      if (again && last_drawn(sequence) < drawn)
+      if (again && was_set_back(sequence, drawn))
         advance_sequence(sequence, drawn);
       position = nextval_internal(sequence, false);
     }

@@ -10,10 +10,12 @@ extern "C" {
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_type.h"
+#include "optimizer/cost.h"
 #include "storage/lmgr.h"
 #include "utils/acl.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
+#include "utils/plancache.h"
 #include "utils/syscache.h"
 }
 
@@ -92,6 +94,28 @@ void owner_leave(OwnerScope scope) {
   SPI_finish();
 }
 
+/* Makes the statement's plan if there is no valid one. A plan that is made while the table is empty, as it normally
+ * is, would be a sequential scan, and would read all rows of a large transaction for each of its events. The setting
+ * is changed for the planner alone: users' triggers in the statement keep theirs. */
+static void plan_without_seqscan(SPIPlanPtr plan) {
+  const bool before = enable_seqscan;
+
+  enable_seqscan = false;
+  PG_TRY();
+  {
+    if (CachedPlan *cached = SPI_plan_get_cached_plan(plan))
+      ReleaseCachedPlan(cached, CurrentResourceOwner);
+  }
+  PG_FINALLY();
+  { enable_seqscan = before; }
+  PG_END_TRY();
+}
+
+/* The INSERTs of single rows begin with this word. They read nothing. */
+static bool may_scan(const Statement *statement) {
+  return strncmp(statement->sql, "INSERT", 6) != 0;
+}
+
 SPIPlanPtr owner_plan(Statement *statement) {
   Assert(in_spi());
   if (statement->plan == NULL) {
@@ -103,6 +127,8 @@ SPIPlanPtr owner_plan(Statement *statement) {
     SPI_keepplan(plan);
     statement->plan = plan;
   }
+  if (may_scan(statement))
+    plan_without_seqscan(statement->plan);
   return statement->plan;
 }
 

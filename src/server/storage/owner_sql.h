@@ -1,7 +1,7 @@
 /*
  * owner_sql.h: runs fixed statements as the owner of outbox.events, so that a producer needs no privilege on the
- * extension's internal tables. Each backend keeps their plans. All names and operators in them must be qualified,
- * because they run with the caller's search_path.
+ * extension's internal tables. Each backend keeps their plans. All names, operators and collations in them must be
+ * qualified, because they run with the caller's search_path.
  */
 #pragma once
 
