@@ -95,7 +95,7 @@ COMMENT ON FUNCTION outbox_internal.sink_dead_letters(text[]) IS
 
 -- A small table is counted in one pass. Of a large one each sink's first rows are counted by the indexes, so that no
 -- sink is overlooked, and its further rows are estimated from a sample of the table's pages. Ages come from rows that
--- the indexes find, so they are exact.
+-- the indexes find, so they are exact; of very many failing events the oldest may be none of these.
 CREATE OR REPLACE FUNCTION outbox_internal.sink_backlog(
   OUT server oid, OUT dropped text, OUT pending bigint, OUT scheduled bigint, OUT blocked bigint, OUT failing bigint,
   OUT due bigint, OUT failed bigint, OUT estimated boolean, OUT waiting_since timestamptz, OUT due_since timestamptz
@@ -165,6 +165,10 @@ BEGIN
            count(*) FILTER (WHERE e.available_at > at AND e.last_attempt_at IS NULL) * 100 / share AS scheduled,
            count(*) FILTER (WHERE e.blocked_by IS NOT NULL) * 100 / share AS blocked,
            count(*) FILTER (
+             WHERE e.blocked_by IS NULL AND e.available_at > at AND e.last_attempt_at IS NOT NULL) * 100 / share
+             AS failing,
+           min(e.created_at) FILTER (WHERE e.last_attempt_at IS NOT NULL) AS failing_since,
+           count(*) FILTER (
              WHERE e.blocked_by IS NULL AND (e.available_at IS NULL OR e.available_at <= at)) * 100 / share AS due
     FROM outbox.events_pending AS e TABLESAMPLE SYSTEM (share) REPEATABLE (1)
     GROUP BY e.sink),
@@ -197,6 +201,8 @@ BEGIN
     FROM names AS n CROSS JOIN LATERAL (
       SELECT count(*) AS n,
              count(*) FILTER (WHERE r.available_at > at AND r.last_attempt_at IS NULL) AS scheduled,
+             count(*) FILTER (WHERE r.available_at > at AND r.last_attempt_at IS NOT NULL) AS failing,
+             min(r.created_at) FILTER (WHERE r.last_attempt_at IS NOT NULL) AS failing_since,
              count(*) FILTER (WHERE r.available_at <= at) AS due,
              min(greatest(r.created_at, r.available_at)) FILTER (
                WHERE r.available_at <= at AND r.last_attempt_at IS NULL) AS since,
@@ -225,13 +231,18 @@ BEGIN
           WHERE blocked_by IS NOT NULL LIMIT counted_apart) AS e
     GROUP BY e.sink),
   whole AS MATERIALIZED (SELECT (SELECT coalesce(sum(h.n), 0) FROM blocked AS h) < counted_apart AS apart),
+  -- In this index stand failing events and redriven ones, in the order of their keys.
   failing AS (
-    SELECT e.sink,
-           count(*) FILTER (WHERE e.blocked_by IS NULL AND e.available_at > at) AS n,
-           min(e.created_at) AS since
-    FROM outbox.events_pending AS e
-    WHERE e.last_attempt_at IS NOT NULL
-    GROUP BY e.sink),
+    SELECT n.name, f.*
+    FROM names AS n CROSS JOIN LATERAL (
+      SELECT count(*) AS read,
+             count(*) FILTER (
+               WHERE r.blocked_by IS NULL AND r.available_at > at AND r.last_attempt_at IS NOT NULL) AS n,
+             min(r.created_at) FILTER (WHERE r.last_attempt_at IS NOT NULL) AS since
+      FROM (SELECT e.created_at, e.available_at, e.last_attempt_at, e.blocked_by FROM outbox.events_pending AS e
+            WHERE (e.last_attempt_at IS NOT NULL OR e.redrive_late IS NOT NULL)
+              AND e.sink = n.name COLLATE "default"
+            ORDER BY e.sink, hashtextextended(e.partition_key, 0), e.position LIMIT counted) AS r) AS f),
   counts AS (
     SELECT n.server, n.dropped,
            r.n < counted AND t.n < counted AS counted_all,
@@ -244,10 +255,13 @@ BEGIN
            coalesce(s.scheduled, 0) AS sample_scheduled,
            coalesce(s.blocked, 0) AS sample_blocked,
            coalesce(s.due, 0) AS sample_due,
-           coalesce(f.n, 0) AS failing,
+           f.read < counted AS counted_failing,
+           greatest(f.n, t.failing) AS failing,
+           coalesce(s.failing, 0) AS sample_failing,
            coalesce(d.n, 0) AS failed,
            coalesce(d.estimated, false) AS failed_estimated,
-           least(r.since, t.since, l.since, f.since) AS since,
+           least(r.since, t.since, l.since, f.since,
+                 CASE WHEN f.read = counted THEN least(t.failing_since, s.failing_since) END) AS since,
            least(r.due_since, b.since, t.due_since) AS due_since
     FROM names AS n
     CROSS JOIN whole AS w
@@ -258,16 +272,16 @@ BEGIN
     LEFT JOIN blocked AS h ON h.sink = n.name
     LEFT JOIN sample AS s ON s.sink = n.name
     LEFT JOIN dead AS d ON d.sink = n.name
-    LEFT JOIN failing AS f ON f.sink = n.name)
+    JOIN failing AS f ON f.name = n.name)
   SELECT c.server, c.dropped,
          sum(CASE WHEN c.counted_all AND c.apart THEN c.n ELSE greatest(c.n, c.sample_n) END)::bigint,
          sum(CASE WHEN c.counted_all AND c.apart THEN c.scheduled
                   ELSE greatest(c.scheduled, c.sample_scheduled) END)::bigint,
          sum(CASE WHEN c.apart THEN c.blocked ELSE greatest(c.blocked, c.sample_blocked) END)::bigint,
-         sum(c.failing)::bigint,
+         sum(CASE WHEN c.counted_failing THEN c.failing ELSE greatest(c.failing, c.sample_failing) END)::bigint,
          sum(CASE WHEN c.counted_all THEN c.due ELSE greatest(c.due, c.sample_due) END)::bigint,
          sum(c.failed)::bigint,
-         NOT bool_and(c.counted_all AND c.apart) OR bool_or(c.failed_estimated),
+         NOT bool_and(c.counted_all AND c.apart AND c.counted_failing) OR bool_or(c.failed_estimated),
          min(c.since), min(c.due_since)
   FROM counts AS c
   GROUP BY c.server, c.dropped;
