@@ -224,6 +224,13 @@ BEGIN
               || ' enqueued in another cluster or database (a restore, a copy, or another outbox.cluster_name).';
     hint := '-- only where no other server delivers them, so not on a copy: '
             'SELECT outbox.adopt(); delivers them from here';
+  ELSIF outbox_internal.restore_seen() THEN
+    status := 'warning';
+    detail := 'A restore is under way, or dead letters were enqueued in another cluster or database (a restore or a '
+              'copy): until outbox.adopt(), no operator events are enqueued, and no day of delivered events is '
+              'dropped.';
+    hint := '-- when the restore has ended, and only where no other server delivers its events, so not on a copy: '
+            'SELECT outbox.adopt();';
   END IF;
   RETURN NEXT;
 

@@ -75,6 +75,18 @@ def test_events_of_another_origin(db, receiver):
     well(db, "origin")
 
 
+def test_a_dead_letter_of_another_origin(db, receiver):
+    """As after the restore of a dump without pending events: until outbox.adopt(), no operator event is enqueued."""
+    db.webhook_sink("ops", receiver, SECRET, events="outbox.*")
+    db.sql("INSERT INTO outbox.events (id, aggregate_type, event_type, position, sink, origin, status, attempts, last_error, last_attempt_at)"
+           " VALUES (gen_random_uuid(), 'Order', 'e', 1, 'ops', 42, 'FAILED', 1, 'HTTP 400', now())")
+    state, detail, hint = db.doctor("origin")
+    assert state == "warning" and "dead letter" in detail and "operator events" in detail
+    db.paste(statement(hint, "SELECT outbox.adopt"))
+    well(db, "origin")
+    assert db.value("SELECT count(*) FROM outbox.events WHERE origin = 42") == 0
+
+
 def test_a_failing_event_of_another_origin_has_no_next_attempt(db, receiver):
     """Nothing tries it before outbox.adopt()."""
     db.webhook_sink("crm", receiver, SECRET)
