@@ -21,11 +21,11 @@ CREATE OR REPLACE FUNCTION outbox_internal.doctor_literal(value text) RETURNS te
 LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
   SELECT CASE
-    WHEN doctor_literal.value !~ '[\x01-\x1f\x7f]' THEN quote_literal(doctor_literal.value)
+    WHEN doctor_literal.value !~ E'[\x01-\x1f\x7f]' THEN quote_literal(doctor_literal.value)
     ELSE (
       SELECT format('E''%s''', string_agg(
-        CASE WHEN c.c ~ '[\x01-\x1f\x7f]' THEN '\x' || lpad(to_hex(ascii(c.c)), 2, '0')
-             WHEN c.c IN ('''', '\') THEN c.c || c.c
+        CASE WHEN c.c ~ E'[\x01-\x1f\x7f]' THEN E'\\x' || lpad(to_hex(ascii(c.c)), 2, '0')
+             WHEN c.c IN ('''', E'\\') THEN c.c || c.c
              ELSE c.c END, '' ORDER BY c.n))
       FROM regexp_split_to_table(doctor_literal.value, '') WITH ORDINALITY AS c(c, n)) END
 $$;

@@ -15,7 +15,7 @@ AS $$
     FROM pg_foreign_server AS s JOIN outbox_internal.wrappers AS w ON w.oid = s.srvfdw
     CROSS JOIN LATERAL (
       SELECT max(o.option_value) FILTER (WHERE o.option_name = 'match') AS match,
-             bool_and(o.type !~ '[,*?[:cntrl:]]|^\s|\s$') FILTER (WHERE o.type IS NOT NULL) AS plain,
+             bool_and(o.type !~ E'[,*?[:cntrl:]]|^\\s|\\s$') FILTER (WHERE o.type IS NOT NULL) AS plain,
              string_agg(format('SET %I %L', o.option_name, o.option_value || ', ' || o.type), ', '
                         ORDER BY o.option_name DESC) FILTER (WHERE o.type IS NOT NULL) AS change
       FROM (SELECT p.option_name, p.option_value,
@@ -42,7 +42,7 @@ AS $$
          WHEN t.n > 0 AND t.list IS NULL
            THEN 'No sink can name this type: a comma, * or ? has a meaning in the options events and aggregates.' END,
     'These sinks choose by header, and get only events whose headers fit: ' || h.list || '.',
-    CASE WHEN doctor_candidates.event_type !~ '[,*?[:cntrl:]]|^\s|\s$'
+    CASE WHEN doctor_candidates.event_type !~ E'[,*?[:cntrl:]]|^\\s|\\s$'
          THEN format('A new sink for them alone: CREATE SERVER new_sink FOREIGN DATA WRAPPER outbox_kafka '
                      'OPTIONS (bootstrap_servers ''localhost:9092'', events %L);', doctor_candidates.event_type) END,
     'Or DELETE the events'))

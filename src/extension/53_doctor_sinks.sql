@@ -151,7 +151,7 @@ BEGIN
       hint := CASE
         WHEN s.kind = 'manual' THEN
           'SELECT pid, usename, application_name, state, query_start FROM pg_stat_activity '
-          'WHERE query ~ ''outbox\.(claim|n?ack)''; -- does its dispatcher run?'
+          'WHERE query ~ ''outbox[.](claim|n?ack)''; -- does its dispatcher run?'
         ELSE probe || ' -- unless another check says why' END;
     END IF;
     RETURN NEXT;

@@ -22,7 +22,7 @@ BEGIN
   INTO days
   FROM (SELECT c.oid AS relid, right(c.relname, 8)::date AS day
         FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid
-        WHERE i.inhparent = 'outbox.events_sent'::regclass AND c.relname ~ '^events_sent_\d{8}$') AS d;
+        WHERE i.inhparent = 'outbox.events_sent'::regclass AND c.relname ~ '^events_sent_[0-9]{8}$') AS d;
   SELECT pg_describe_object(d.classid, d.objid, d.objsubid) INTO dependent
   FROM pg_depend AS d
   WHERE d.deptype = 'n' AND d.refclassid = 'pg_class'::regclass AND d.refobjid = ANY (days.relids)
@@ -141,7 +141,7 @@ BEGIN
       AND o.option_value ~*
         '://[^/@]*:[^/@]*@'
         '|[?&](access_?token|token|api_?key|key|secret|sig|signature|code|auth)='
-        '|//(hooks\.slack\.com|discord(app)?\.com/api/webhooks|[^/]*webhook\.office\.com)/'
+        '|//(hooks[.]slack[.]com|discord(app)?[.]com/api/webhooks|[^/]*webhook[.]office[.]com)/'
     ORDER BY 1
   LOOP
     status := 'warning';

@@ -141,3 +141,20 @@ def test_nothing_is_found_by_the_callers_search_path(trap, pg, receiver):
     session.execute("ALTER SERVER other OPTIONS (SET events '*')")
     session.execute("SELECT outbox.run_maintenance()")
     assert caught() == []
+
+
+def test_no_function_reads_a_backslash_by_the_callers_setting(db):
+    """standard_conforming_strings = off, which PostgreSQL 19 has no more: a string with a backslash in it begins with
+    E."""
+    functions = db.sql("SELECT p.oid::regprocedure::text, pg_get_functiondef(p.oid) FROM pg_proc AS p JOIN pg_language AS l ON l.oid = p.prolang"
+                       " WHERE p.pronamespace IN ('outbox'::regnamespace, 'outbox_internal'::regnamespace) AND l.lanname IN ('sql', 'plpgsql')")
+    assert len(functions) > 50
+    with db.connect() as session:
+        session.execute("SET standard_conforming_strings = off")
+        warned = set()
+        for name, definition in functions:
+            session.add_notice_handler(note := lambda notice, name=name: warned.add(name))
+            session.execute(definition)
+            session.remove_notice_handler(note)
+        assert warned == set()
+        assert session.execute("SELECT outbox.metrics() <> ''").fetchone() == (True,)
