@@ -119,7 +119,7 @@ COMMENT ON FUNCTION outbox_internal.row_holders(tid) IS
   'Part of outbox.doctor(): the running transactions that have locked or changed this row of outbox.events_pending.';
 
 -- It checks the first events of each sink, and those that are to be routed: a locked event becomes one of the first,
--- because those before it are delivered.
+-- because those before it are delivered. Blocked ones stay in front of it, up to 10,000 of which are passed over.
 CREATE OR REPLACE FUNCTION outbox_internal.doctor_row_locks(
   patience interval, OUT "check" text, OUT status text, OUT detail text, OUT hint text
 ) RETURNS SETOF record
@@ -133,9 +133,11 @@ BEGIN
   FOR s IN
     WITH first AS (
       SELECT f.place FROM outbox_internal.sink_names AS n CROSS JOIN LATERAL (
-        SELECT e.ctid AS place FROM outbox.events_pending AS e
-        WHERE e.available_at IS NULL AND e.sink COLLATE "C" = n.name
-        ORDER BY e.sink COLLATE "C", e.position LIMIT most) AS f
+        SELECT e.place
+        FROM (SELECT p.ctid AS place, p.blocked_by FROM outbox.events_pending AS p
+              WHERE p.available_at IS NULL AND p.sink COLLATE "C" = n.name
+              ORDER BY p.sink COLLATE "C", p.position LIMIT 10000) AS e
+        WHERE e.blocked_by IS NULL LIMIT most) AS f
       UNION ALL
       SELECT f.place FROM outbox_internal.sink_names AS n CROSS JOIN LATERAL (
         SELECT e.ctid AS place FROM outbox.events_pending AS e
