@@ -204,8 +204,11 @@ BEGIN
            ELSE '' END);
     hint := outbox_internal.doctor_comment(format(
       'create it again under this name by CREATE SERVER, which delivers its events there; '
-      'or give them to another sink, which then gets all of them, whatever its options choose (the sinks are: %s): '
-      'UPDATE outbox.events SET sink = ''...'' WHERE status = ''PENDING'' AND sink = %L; Or DELETE them',
+      'or give them to another sink, which then gets all of them, whatever its options choose (the sinks are: %1$s): '
+      'UPDATE outbox.events SET sink = ''...'' WHERE status = ''PENDING'' AND sink = %2$L '
+      'AND id NOT IN (SELECT id FROM outbox.events WHERE status = ''PENDING'' AND sink = ''...''); '
+      'which leaves those that wait in that sink too; or delete them: '
+      'DELETE FROM outbox.events WHERE status = ''PENDING'' AND sink = %2$L;',
       coalesce(
         (SELECT string_agg(quote_literal(f.name), ', ' ORDER BY f.name)
                   || CASE WHEN max(f.of_all) > 10 THEN ', ...' ELSE '' END

@@ -65,6 +65,21 @@ def test_a_lost_sink(db, other, receiver):
     well(db, "lost sink")
 
 
+def test_a_lost_sink_whose_events_wait_in_another_sink_too(db):
+    """The statement of the hint gives the others to that sink."""
+    db.sql("CREATE SERVER crm FOREIGN DATA WRAPPER outbox_manual OPTIONS (events '*')")
+    alone = db.enqueue("Order", "1")
+    db.sql("CREATE SERVER other FOREIGN DATA WRAPPER outbox_manual OPTIONS (events '*')")
+    both = db.enqueue("Order", "1")
+    db.sql("DROP SERVER crm CASCADE")
+    db.paste(statement(db.doctor("lost sink")[2], "UPDATE outbox.events").replace("...", "other"))
+    assert sorted(db.sql("SELECT id::text, sink FROM outbox.events")) == sorted([(alone, "other"), (both, "other"), (both, "crm")])
+    assert db.doctor("lost sink")[1].startswith("Pending events: 1 of")
+    db.paste(statement(db.doctor("lost sink")[2], "DELETE FROM outbox.events"))
+    well(db, "lost sink")
+    assert db.pending() == 2
+
+
 def test_events_of_another_origin(db, receiver):
     db.webhook_sink("crm", receiver, SECRET)
     db.sql("INSERT INTO outbox.events (id, aggregate_type, event_type, position, sink, origin) VALUES (gen_random_uuid(), 'Order', 'e', 1, 'crm', 42)")
