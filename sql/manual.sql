@@ -155,7 +155,9 @@ SELECT pg_temp.claim('x'), pg_temp.ack('x');
 SELECT outbox.enqueue('Order', '1', 'order.' || n, '1') FROM generate_series(1, 3) AS n \g /dev/null
 SELECT count(*) FROM outbox.claim('regress_mine', 1, '1 hour');
 ALTER SERVER regress_mine OPTIONS (ADD ordered 'false');
+\set VERBOSITY terse
 SELECT count(*) FROM outbox.claim('regress_mine', lease => '1 hour');
+\set VERBOSITY default
 SELECT outbox.ack(token) FROM outbox.leases;
 SELECT count(*) FROM outbox.claim('regress_mine', 1, '1 hour');
 SELECT outbox.enqueue('Order', '1', 'order.4', '1') \g /dev/null

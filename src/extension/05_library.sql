@@ -45,7 +45,7 @@ BEGIN
     PERFORM convert_to(shown, pg_client_encoding());
     RETURN shown;
   EXCEPTION WHEN untranslatable_character OR character_not_in_repertoire THEN
-    RETURN regexp_replace(shown, '[^\x01-\x7f]', '?', 'g');
+    RETURN regexp_replace(shown, E'[^\x01-\x7f]', '?', 'g');
   END;
 END
 $$;

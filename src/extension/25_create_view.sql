@@ -46,7 +46,7 @@ BEGIN
   FOR part IN
     SELECT c.key AS name, s[1] AS meaning, s[2] AS type
     FROM json_each_text(columns) WITH ORDINALITY AS c,
-         regexp_match(c.value, '^\s*(\S+)(?:\s+(\S.*))?$') AS s
+         regexp_match(c.value, E'^\\s*(\\S+)(?:\\s+(\\S.*))?$') AS s
     ORDER BY c.ordinality
   LOOP
     field := part.meaning;

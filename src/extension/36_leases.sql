@@ -32,6 +32,17 @@ COMMENT ON COLUMN outbox.leases.overtaken_by IS
 COMMENT ON COLUMN outbox.leases.ids IS 'The events that are neither acknowledged nor refused yet, in order.';
 COMMENT ON COLUMN outbox.leases.positions IS 'The positions of these events.';
 
+CREATE OR REPLACE FUNCTION outbox_internal.other_leases(server oid, ordered boolean) RETURNS timestamptz
+LANGUAGE sql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+  SELECT max(l.lease_until) FROM outbox.leases AS l
+  WHERE l.server = other_leases.server AND l.ordered = NOT other_leases.ordered
+    AND l.lease_until > clock_timestamp()
+$$;
+COMMENT ON FUNCTION outbox_internal.other_leases(oid, boolean) IS
+  'Part of outbox.claim(), story() and doctor(): until when events are leased that were claimed before the option '
+  'ordered of their sink was changed. The sink gives out nothing before.';
+
 CREATE OR REPLACE FUNCTION outbox.claim(
   sink text, "limit" integer DEFAULT 100, lease interval DEFAULT '30 seconds',
   OUT id uuid, OUT aggregate_type text, OUT aggregate_id text, OUT event_type text, OUT payload jsonb,

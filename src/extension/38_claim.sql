@@ -61,11 +61,19 @@ DECLARE
   blocked bigint[] := '{}'; -- keys without a free event
 BEGIN
   given := '{}';
-  SELECT s.*, EXISTS (SELECT FROM outbox.stopped_sinks AS p WHERE p.sink = sink_name) AS paused INTO sink
+  SELECT s.*, EXISTS (SELECT FROM outbox.stopped_sinks AS p WHERE p.sink = sink_name) AS paused,
+         outbox_internal.other_leases(s.server, s.ordered) AS leased_until
+  INTO sink
   FROM outbox_internal.manual_sink(lease_events.caller, sink_name) AS s;
   IF sink.paused THEN
     RAISE NOTICE 'sink "%" is paused: it gives out nothing', sink_name
       USING HINT = format('SELECT outbox.resume(%L);', sink_name);
+    RETURN;
+  ELSIF sink.leased_until IS NOT NULL THEN
+    RAISE NOTICE 'sink "%" gives out nothing while earlier leases last', sink_name
+      USING DETAIL = format('Until %s, events are leased that were claimed before its option ordered was changed.',
+                            sink.leased_until),
+      HINT = 'outbox.ack() and outbox.nack() with the tokens of these claims end the leases.';
     RETURN;
   END IF;
   FOR pass IN 1..20 LOOP

@@ -93,9 +93,63 @@ COMMENT ON FUNCTION outbox_internal.sink_dead_letters(text[]) IS
   'Part of outbox_internal.sink_backlog(): the number of dead letters of sinks, by the names in the rows. In a '
   'large table the first ones are counted by the index, and the others are estimated from a sample.';
 
+-- In a sink of kind outbox_manual blocked_by is not set: outbox.claim() looks for the event for which a key waits.
+CREATE OR REPLACE FUNCTION outbox_internal.manual_blocked() RETURNS TABLE (server oid, n bigint, due_since timestamptz)
+LANGUAGE sql STABLE ROWS 10 PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_nestloop = off SET jit = off
+AS $$
+  WITH here AS MATERIALIZED (SELECT l.origin FROM outbox.library() AS l),
+  heads AS MATERIALIZED (
+    SELECT m.server, m.name, h.key_hash, min(h.position) AS position
+    FROM (SELECT n.server, n.name,
+                 'on_dead_letter=block' = ANY (coalesce(s.srvoptions, '{}')) AS block
+          FROM outbox_internal.sink_names AS n
+          JOIN pg_foreign_server AS s ON s.oid = n.server
+          JOIN outbox_internal.wrappers AS w ON w.oid = s.srvfdw
+          WHERE w.kind = 'manual'
+            AND coalesce((SELECT o.option_value::boolean FROM pg_options_to_table(s.srvoptions) AS o
+                          WHERE o.option_name = 'ordered'), true)) AS m
+    CROSS JOIN LATERAL (
+      (SELECT hashtextextended(e.partition_key, 0) AS key_hash, e.position FROM outbox.events_pending AS e
+       WHERE (e.last_attempt_at IS NOT NULL OR e.redrive_late IS NOT NULL)
+         AND e.available_at > statement_timestamp() AND e.partition_key IS NOT NULL
+         AND e.sink = m.name COLLATE "default" AND e.origin = (SELECT here.origin FROM here) LIMIT 5000)
+      UNION ALL
+      (SELECT hashtextextended(f.partition_key, 0), f.position FROM outbox.events_failed AS f
+       WHERE m.block AND f.sink = m.name COLLATE "default" AND f.partition_key IS NOT NULL
+         AND f.origin = (SELECT here.origin FROM here) LIMIT 5000)) AS h
+    GROUP BY m.server, m.name, h.key_hash),
+  due AS (
+    SELECT m.server, e.position, e.origin, hashtextextended(e.partition_key, 0) AS key_hash, e.since
+    FROM (SELECT DISTINCT h.server, h.name FROM heads AS h) AS m
+    CROSS JOIN LATERAL (
+      (SELECT p.position, p.origin, p.blocked_by, p.partition_key, p.created_at AS since
+       FROM outbox.events_pending AS p
+       WHERE p.available_at IS NULL AND (p.sink COLLATE "C", p.position) >= (m.name, 0)
+         AND (p.sink COLLATE "C", p.position) < (m.name, 9223372036854775807)
+       ORDER BY p.sink COLLATE "C", p.position LIMIT 5000)
+      UNION ALL
+      (SELECT p.position, p.origin, p.blocked_by, p.partition_key, greatest(p.created_at, p.available_at)
+       FROM outbox.events_pending AS p
+       WHERE p.available_at IS NOT NULL AND p.blocked_by IS NULL
+         AND (p.sink, p.available_at) >= (m.name COLLATE "default", '-infinity')
+         AND (p.sink, p.available_at) <= (m.name COLLATE "default", statement_timestamp())
+       ORDER BY p.sink, p.available_at, p.position LIMIT 5000)) AS e
+    WHERE e.blocked_by IS NULL)
+  SELECT d.server, count(h.position), min(d.since) FILTER (WHERE h.position IS NULL)
+  FROM due AS d
+  LEFT JOIN heads AS h ON h.server = d.server AND h.key_hash = d.key_hash AND h.position < d.position
+    AND d.origin = (SELECT here.origin FROM here)
+  GROUP BY d.server
+$$;
+COMMENT ON FUNCTION outbox_internal.manual_blocked() IS
+  'Part of outbox.sinks: for each ordered sink of kind outbox_manual with a failing event or a dead letter that '
+  'blocks its key, the number of events behind such ones among its first 10,000 due events, and since when the first '
+  'of the others has been due.';
+
 -- A small table is counted in one pass. Of a large one each sink's first rows are counted by the indexes, so that no
 -- sink is overlooked, and its further rows are estimated from a sample of the table's pages. Ages come from rows that
--- the indexes find, so they are exact.
+-- the indexes find, so they are exact; of very many failing events the oldest may be none of these.
 CREATE OR REPLACE FUNCTION outbox_internal.sink_backlog(
   OUT server oid, OUT dropped text, OUT pending bigint, OUT scheduled bigint, OUT blocked bigint, OUT failing bigint,
   OUT due bigint, OUT failed bigint, OUT estimated boolean, OUT waiting_since timestamptz, OUT due_since timestamptz
@@ -139,12 +193,16 @@ BEGIN
       FROM outbox.events_pending AS e TABLESAMPLE SYSTEM (100)
       GROUP BY e.sink)
     SELECT n.server, n.dropped,
-           coalesce(sum(r.n), 0)::bigint, coalesce(sum(r.scheduled), 0)::bigint, coalesce(sum(r.blocked), 0)::bigint,
-           coalesce(sum(r.failing), 0)::bigint, coalesce(sum(r.due), 0)::bigint, coalesce(sum(d.n), 0)::bigint,
-           coalesce(bool_or(d.estimated), false), min(r.since), min(r.due_since)
+           coalesce(sum(r.n), 0)::bigint, coalesce(sum(r.scheduled), 0)::bigint,
+           coalesce(sum(r.blocked + coalesce(m.n, 0)), 0)::bigint,
+           coalesce(sum(r.failing), 0)::bigint,
+           coalesce(sum(greatest(r.due - coalesce(m.n, 0), 0)), 0)::bigint, coalesce(sum(d.n), 0)::bigint,
+           coalesce(bool_or(d.estimated), false), min(r.since),
+           min(CASE WHEN m.n > 0 THEN m.due_since ELSE r.due_since END)
     FROM names AS n
     LEFT JOIN rows AS r ON r.sink = n.name
     LEFT JOIN dead AS d ON d.sink = n.name
+    LEFT JOIN outbox_internal.manual_blocked() AS m ON m.server = n.server
     GROUP BY n.server, n.dropped;
     RETURN;
   END IF;
@@ -164,6 +222,10 @@ BEGIN
            count(*) * 100 / share AS n,
            count(*) FILTER (WHERE e.available_at > at AND e.last_attempt_at IS NULL) * 100 / share AS scheduled,
            count(*) FILTER (WHERE e.blocked_by IS NOT NULL) * 100 / share AS blocked,
+           count(*) FILTER (
+             WHERE e.blocked_by IS NULL AND e.available_at > at AND e.last_attempt_at IS NOT NULL) * 100 / share
+             AS failing,
+           min(e.created_at) FILTER (WHERE e.last_attempt_at IS NOT NULL) AS failing_since,
            count(*) FILTER (
              WHERE e.blocked_by IS NULL AND (e.available_at IS NULL OR e.available_at <= at)) * 100 / share AS due
     FROM outbox.events_pending AS e TABLESAMPLE SYSTEM (share) REPEATABLE (1)
@@ -197,6 +259,8 @@ BEGIN
     FROM names AS n CROSS JOIN LATERAL (
       SELECT count(*) AS n,
              count(*) FILTER (WHERE r.available_at > at AND r.last_attempt_at IS NULL) AS scheduled,
+             count(*) FILTER (WHERE r.available_at > at AND r.last_attempt_at IS NOT NULL) AS failing,
+             min(r.created_at) FILTER (WHERE r.last_attempt_at IS NOT NULL) AS failing_since,
              count(*) FILTER (WHERE r.available_at <= at) AS due,
              min(greatest(r.created_at, r.available_at)) FILTER (
                WHERE r.available_at <= at AND r.last_attempt_at IS NULL) AS since,
@@ -225,13 +289,18 @@ BEGIN
           WHERE blocked_by IS NOT NULL LIMIT counted_apart) AS e
     GROUP BY e.sink),
   whole AS MATERIALIZED (SELECT (SELECT coalesce(sum(h.n), 0) FROM blocked AS h) < counted_apart AS apart),
+  -- In this index stand failing events and redriven ones, in the order of their keys.
   failing AS (
-    SELECT e.sink,
-           count(*) FILTER (WHERE e.blocked_by IS NULL AND e.available_at > at) AS n,
-           min(e.created_at) AS since
-    FROM outbox.events_pending AS e
-    WHERE e.last_attempt_at IS NOT NULL
-    GROUP BY e.sink),
+    SELECT n.name, f.*
+    FROM names AS n CROSS JOIN LATERAL (
+      SELECT count(*) AS read,
+             count(*) FILTER (
+               WHERE r.blocked_by IS NULL AND r.available_at > at AND r.last_attempt_at IS NOT NULL) AS n,
+             min(r.created_at) FILTER (WHERE r.last_attempt_at IS NOT NULL) AS since
+      FROM (SELECT e.created_at, e.available_at, e.last_attempt_at, e.blocked_by FROM outbox.events_pending AS e
+            WHERE (e.last_attempt_at IS NOT NULL OR e.redrive_late IS NOT NULL)
+              AND e.sink = n.name COLLATE "default"
+            ORDER BY e.sink, hashtextextended(e.partition_key, 0), e.position LIMIT counted) AS r) AS f),
   counts AS (
     SELECT n.server, n.dropped,
            r.n < counted AND t.n < counted AS counted_all,
@@ -244,10 +313,13 @@ BEGIN
            coalesce(s.scheduled, 0) AS sample_scheduled,
            coalesce(s.blocked, 0) AS sample_blocked,
            coalesce(s.due, 0) AS sample_due,
-           coalesce(f.n, 0) AS failing,
+           f.read < counted AS counted_failing,
+           greatest(f.n, t.failing) AS failing,
+           coalesce(s.failing, 0) AS sample_failing,
            coalesce(d.n, 0) AS failed,
            coalesce(d.estimated, false) AS failed_estimated,
-           least(r.since, t.since, l.since, f.since) AS since,
+           least(r.since, t.since, l.since, f.since,
+                 CASE WHEN f.read = counted THEN least(t.failing_since, s.failing_since) END) AS since,
            least(r.due_since, b.since, t.due_since) AS due_since
     FROM names AS n
     CROSS JOIN whole AS w
@@ -258,18 +330,20 @@ BEGIN
     LEFT JOIN blocked AS h ON h.sink = n.name
     LEFT JOIN sample AS s ON s.sink = n.name
     LEFT JOIN dead AS d ON d.sink = n.name
-    LEFT JOIN failing AS f ON f.sink = n.name)
+    JOIN failing AS f ON f.name = n.name)
   SELECT c.server, c.dropped,
          sum(CASE WHEN c.counted_all AND c.apart THEN c.n ELSE greatest(c.n, c.sample_n) END)::bigint,
          sum(CASE WHEN c.counted_all AND c.apart THEN c.scheduled
                   ELSE greatest(c.scheduled, c.sample_scheduled) END)::bigint,
-         sum(CASE WHEN c.apart THEN c.blocked ELSE greatest(c.blocked, c.sample_blocked) END)::bigint,
-         sum(c.failing)::bigint,
-         sum(CASE WHEN c.counted_all THEN c.due ELSE greatest(c.due, c.sample_due) END)::bigint,
+         sum(CASE WHEN c.apart THEN c.blocked ELSE greatest(c.blocked, c.sample_blocked) END
+             + coalesce(m.n, 0))::bigint,
+         sum(CASE WHEN c.counted_failing THEN c.failing ELSE greatest(c.failing, c.sample_failing) END)::bigint,
+         sum(greatest(CASE WHEN c.counted_all THEN c.due ELSE greatest(c.due, c.sample_due) END
+                      - coalesce(m.n, 0), 0))::bigint,
          sum(c.failed)::bigint,
-         NOT bool_and(c.counted_all AND c.apart) OR bool_or(c.failed_estimated),
-         min(c.since), min(c.due_since)
-  FROM counts AS c
+         NOT bool_and(c.counted_all AND c.apart AND c.counted_failing) OR bool_or(c.failed_estimated),
+         min(c.since), min(CASE WHEN m.n > 0 THEN m.due_since ELSE c.due_since END)
+  FROM counts AS c LEFT JOIN outbox_internal.manual_blocked() AS m ON m.server = c.server
   GROUP BY c.server, c.dropped;
 END
 $$;

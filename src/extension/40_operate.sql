@@ -213,12 +213,13 @@ COMMENT ON COLUMN outbox.sinks.scheduled IS
 COMMENT ON COLUMN outbox.sinks.blocked IS
   'Pending events that wait for a failing event of the same key, or for a dead letter if on_dead_letter is block.';
 COMMENT ON COLUMN outbox.sinks.estimated IS
-  'Whether one of pending, scheduled, blocked and failed is an estimate, because the tables are large.';
+  'Whether one of pending, scheduled, blocked, failing and failed is an estimate, because the tables are large.';
 COMMENT ON COLUMN outbox.sinks.in_flight IS 'Events handed to the sink and not yet acknowledged.';
 COMMENT ON COLUMN outbox.sinks.failed IS 'Dead letters in the table.';
 COMMENT ON COLUMN outbox.sinks.oldest_pending_age IS
   'How long the first event in the order has waited: since its transaction began or, if it was scheduled, since it '
-  'was due. Always exact. Events scheduled for later do not count; failing ones do.';
+  'was due. Exact, unless thousands of events are failing: then the first one has waited at least for this time. '
+  'Events scheduled for later do not count; failing ones do.';
 COMMENT ON COLUMN outbox.sinks.delivered IS 'Events delivered since stats_since.';
 COMMENT ON COLUMN outbox.sinks.retried IS 'Failed deliveries since stats_since whose event is tried again.';
 COMMENT ON COLUMN outbox.sinks.failed_total IS 'Events that became dead letters since stats_since.';

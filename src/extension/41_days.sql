@@ -35,14 +35,18 @@ AS $$
 BEGIN
   EXECUTE format('DROP TABLE IF EXISTS outbox.%I', part); -- another caller may be quicker
   RETURN true;
-EXCEPTION WHEN lock_not_available THEN
-  RAISE LOG 'outbox: partition % is in use and will be dropped later', part;
-  RETURN false;
+EXCEPTION
+  WHEN lock_not_available THEN
+    RAISE LOG 'outbox: partition % is in use and will be dropped later', part;
+    RETURN false;
+  WHEN OTHERS THEN -- a view of a user's reads it, for example; the rest of the maintenance goes on
+    RAISE LOG 'outbox: partition % cannot be dropped: %', part, SQLERRM;
+    RETURN NULL;
 END
 $$;
 COMMENT ON FUNCTION outbox_internal.drop_partition(text) IS
   'Drops a partition, which needs its parent unused. Returns false if another session prevents that for longer than '
-  'lock_timeout. outbox.run_maintenance() calls it.';
+  'lock_timeout, and NULL if anything else does, such as a view on the partition. outbox.run_maintenance() calls it.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.empty_partition(part text) RETURNS boolean
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -58,11 +62,14 @@ EXCEPTION
     RETURN false;
   WHEN undefined_table THEN
     RETURN false; -- another caller was quicker
+  WHEN OTHERS THEN -- a foreign key of a user's refers to it, for example
+    RAISE LOG 'outbox: partition % cannot be emptied: %', part, SQLERRM;
+    RETURN false;
 END
 $$;
 COMMENT ON FUNCTION outbox_internal.empty_partition(text) IS
-  'Frees the space of a partition that is to be dropped, also if its parent is always in use. Returns false if a '
-  'session is reading it. outbox.run_maintenance() calls it.';
+  'Frees the space of a partition that is to be dropped, also if its parent is always in use. Returns false if that '
+  'fails, for example because a session is reading it. outbox.run_maintenance() calls it.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.expire_rows(
   rows_of regclass, stamp text, older_than timestamptz, first_block bigint, blocks bigint

@@ -51,6 +51,7 @@ DECLARE
   part text;
   done bigint := 0;
   keep interval;
+  dropped boolean;
   restoring boolean := by_worker AND outbox_internal.restore_seen();
 BEGIN
   IF NOT restoring THEN
@@ -92,8 +93,9 @@ BEGIN
     WHERE i.inhparent = 'outbox.events_sent'::regclass AND c.relname ~ '^events_sent_[0-9]{8}$' ORDER BY begins
   LOOP
     CONTINUE WHEN (day + 1)::timestamp AT TIME ZONE 'UTC' + keep >= clock_timestamp() OR day >= today - 1;
-    EXIT WHEN NOT outbox_internal.drop_partition(part); -- the session in its way is in the way of the others too
-    done := done + 1;
+    dropped := outbox_internal.drop_partition(part);
+    EXIT WHEN NOT dropped; -- the session in its way is in the way of the others too
+    done := done + (dropped IS TRUE)::integer;
   END LOOP;
   -- The next claim deletes leases that are over. Those of events and sinks that do not exist any more are deleted
   -- here.

@@ -19,10 +19,10 @@ BEGIN
   INTO name, template
   FROM pg_foreign_server AS s JOIN outbox_internal.wrappers AS w ON w.oid = s.srvfdw
   WHERE s.oid = probe_topics.server AND w.kind = 'kafka';
-  IF template IS NULL OR template !~ '\$\{' THEN
+  IF template IS NULL OR template !~ '[$][{]' THEN
     RETURN '';
   END IF;
-  by_type := regexp_replace(template, '\$\{(aggregate_type|event_type)\}', '', 'g') !~ '\$\{';
+  by_type := regexp_replace(template, '[$][{](aggregate_type|event_type)[}]', '', 'g') !~ '[$][{]';
   most := CASE WHEN by_type THEN 10000 ELSE 100 END;
   FOR event IN
     SELECT DISTINCT ON (f.aggregate_type, f.event_type, f.other) f.id

@@ -4,6 +4,7 @@
 CREATE OR REPLACE FUNCTION outbox.redrive(id uuid, sink text DEFAULT NULL, force boolean DEFAULT false)
 RETURNS boolean
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off -- one that is planned while the tables are empty would serve for all events of a session
 AS $$
 DECLARE
   letter record;

@@ -36,6 +36,54 @@ COMMENT ON FUNCTION outbox_internal.shard_of(text, bigint) IS
   'Part of outbox.story(): which worker of how many is to serve a pending event, whether it runs, and whether one '
   'serves the event''s shard now. NULL: the launcher has not spread the shards.';
 
+CREATE OR REPLACE FUNCTION outbox_internal.story_claim_waits_for(pending bigint) RETURNS text
+LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off
+AS $$
+  WITH event AS (
+    SELECT e.position, e.sink, e.origin, hashtextextended(e.partition_key, 0) AS key_hash, s.oid AS server,
+           'on_dead_letter=block' = ANY (coalesce(s.srvoptions, '{}')) AS block,
+           coalesce((SELECT o.option_value::boolean FROM pg_options_to_table(s.srvoptions) AS o
+                     WHERE o.option_name = 'ordered'), true) AS ordered
+    FROM outbox.events_pending AS e
+    JOIN outbox_internal.sink_names AS n ON n.name = e.sink COLLATE "C"
+    JOIN pg_foreign_server AS s ON s.oid = n.server
+    WHERE e.position = story_claim_waits_for.pending),
+  cause (n, said) AS (
+    SELECT 1, format('the program that has claimed it until %s', l.lease_until)
+    FROM event AS e JOIN outbox.leases AS l ON l.server = e.server
+    WHERE e.position = ANY (l.positions) AND l.lease_until > clock_timestamp()
+    UNION ALL
+    SELECT 2, format('the end of leases, at %s, that were given before the option ordered of its sink was changed',
+                     o.until)
+    FROM event AS e CROSS JOIN LATERAL outbox_internal.other_leases(e.server, e.ordered) AS o (until)
+    WHERE o.until IS NOT NULL
+    UNION ALL
+    SELECT 3, format('the program that has claimed other events of the same key until %s', l.lease_until)
+    FROM event AS e JOIN outbox.leases AS l
+      ON l.server = e.server AND l.ordered AND l.key_hash = e.key_hash AND l.single = 0
+    WHERE e.ordered AND l.lease_until > clock_timestamp()
+    UNION ALL
+    (SELECT 4, format('event %s of the same key, %s: %s',
+                      p.id,
+                      CASE WHEN p.attempts = 0 THEN 'which waits'
+                           ELSE 'which has failed ' || outbox_internal.counted(p.attempts, 'time', 'times') END,
+                      left(p.last_error, 200))
+     FROM event AS e JOIN outbox.events_pending AS p
+       ON p.sink = e.sink AND hashtextextended(p.partition_key, 0) = e.key_hash AND p.position < e.position
+     WHERE e.ordered AND p.origin = e.origin AND p.available_at > clock_timestamp()
+       AND (p.last_attempt_at IS NOT NULL OR p.redrive_late IS NOT NULL)
+     ORDER BY p.position LIMIT 1)
+    UNION ALL
+    (SELECT 5, format('event %s of the same key, a dead letter: %s', f.id, left(f.last_error, 200))
+     FROM event AS e JOIN outbox.events_failed AS f
+       ON f.sink = e.sink AND hashtextextended(f.partition_key, 0) = e.key_hash AND f.position < e.position
+     WHERE e.ordered AND e.block AND f.origin = e.origin
+     ORDER BY f.position LIMIT 1))
+  SELECT coalesce((SELECT c.said FROM cause AS c ORDER BY c.n LIMIT 1), 'a program that claims it')
+$$;
+COMMENT ON FUNCTION outbox_internal.story_claim_waits_for(bigint) IS
+  'Part of outbox.story(): what a due event of a sink of kind outbox_manual waits for.';
+
 -- The first cause that holds. Causes that stop all sinks come before those that stop this event alone.
 CREATE OR REPLACE FUNCTION outbox_internal.story_waits_for(pending bigint) RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -93,10 +141,7 @@ BEGIN
     WHEN holders IS NOT NULL
       THEN format('transaction %s, which has locked its row: '
                   'SELECT * FROM pg_stat_activity WHERE backend_xid = ''%1$s''', holders)
-    WHEN target.kind = 'manual' THEN coalesce(
-      (SELECT format('the program that has claimed it until %s', l.lease_until) FROM outbox.leases AS l
-       WHERE event.position = ANY (l.positions) AND l.lease_until > clock_timestamp()),
-      'a program that claims it')
+    WHEN target.kind = 'manual' THEN outbox_internal.story_claim_waits_for(event.position)
     WHEN shard.is_owned IS NOT FALSE OR (SELECT l.idle FROM outbox.library() AS l)
       THEN format('the worker, which delivers it next (the sink is in the state "%s")', target.state)
     WHEN shard.is_running THEN format('worker %s of %s, which takes over its shard', shard.worker, shard.workers)

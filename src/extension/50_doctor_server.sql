@@ -8,7 +8,7 @@
 CREATE OR REPLACE FUNCTION outbox_internal.doctor_comment(prose text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 SET search_path = pg_catalog, pg_temp
-AS $$ SELECT '-- ' || regexp_replace(doctor_comment.prose, '[\x01-\x1f\x7f]+', ' ', 'g') $$;
+AS $$ SELECT '-- ' || regexp_replace(doctor_comment.prose, E'[\x01-\x1f\x7f]+', ' ', 'g') $$;
 COMMENT ON FUNCTION outbox_internal.doctor_comment(text) IS
   'Part of outbox.doctor(): a hint that SQL ignores when it is pasted, whatever names it has.';
 

@@ -21,11 +21,11 @@ CREATE OR REPLACE FUNCTION outbox_internal.doctor_literal(value text) RETURNS te
 LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
   SELECT CASE
-    WHEN doctor_literal.value !~ '[\x01-\x1f\x7f]' THEN quote_literal(doctor_literal.value)
+    WHEN doctor_literal.value !~ E'[\x01-\x1f\x7f]' THEN quote_literal(doctor_literal.value)
     ELSE (
       SELECT format('E''%s''', string_agg(
-        CASE WHEN c.c ~ '[\x01-\x1f\x7f]' THEN '\x' || lpad(to_hex(ascii(c.c)), 2, '0')
-             WHEN c.c IN ('''', '\') THEN c.c || c.c
+        CASE WHEN c.c ~ E'[\x01-\x1f\x7f]' THEN E'\\x' || lpad(to_hex(ascii(c.c)), 2, '0')
+             WHEN c.c IN ('''', E'\\') THEN c.c || c.c
              ELSE c.c END, '' ORDER BY c.n))
       FROM regexp_split_to_table(doctor_literal.value, '') WITH ORDINALITY AS c(c, n)) END
 $$;
@@ -119,7 +119,7 @@ COMMENT ON FUNCTION outbox_internal.row_holders(tid) IS
   'Part of outbox.doctor(): the running transactions that have locked or changed this row of outbox.events_pending.';
 
 -- It checks the first events of each sink, and those that are to be routed: a locked event becomes one of the first,
--- because those before it are delivered.
+-- because those before it are delivered. Blocked ones stay in front of it, up to 10,000 of which are passed over.
 CREATE OR REPLACE FUNCTION outbox_internal.doctor_row_locks(
   patience interval, OUT "check" text, OUT status text, OUT detail text, OUT hint text
 ) RETURNS SETOF record
@@ -133,9 +133,11 @@ BEGIN
   FOR s IN
     WITH first AS (
       SELECT f.place FROM outbox_internal.sink_names AS n CROSS JOIN LATERAL (
-        SELECT e.ctid AS place FROM outbox.events_pending AS e
-        WHERE e.available_at IS NULL AND e.sink COLLATE "C" = n.name
-        ORDER BY e.sink COLLATE "C", e.position LIMIT most) AS f
+        SELECT e.place
+        FROM (SELECT p.ctid AS place, p.blocked_by FROM outbox.events_pending AS p
+              WHERE p.available_at IS NULL AND p.sink COLLATE "C" = n.name
+              ORDER BY p.sink COLLATE "C", p.position LIMIT 10000) AS e
+        WHERE e.blocked_by IS NULL LIMIT most) AS f
       UNION ALL
       SELECT f.place FROM outbox_internal.sink_names AS n CROSS JOIN LATERAL (
         SELECT e.ctid AS place FROM outbox.events_pending AS e

@@ -15,7 +15,7 @@ AS $$
     FROM pg_foreign_server AS s JOIN outbox_internal.wrappers AS w ON w.oid = s.srvfdw
     CROSS JOIN LATERAL (
       SELECT max(o.option_value) FILTER (WHERE o.option_name = 'match') AS match,
-             bool_and(o.type !~ '[,*?[:cntrl:]]|^\s|\s$') FILTER (WHERE o.type IS NOT NULL) AS plain,
+             bool_and(o.type !~ E'[,*?[:cntrl:]]|^\\s|\\s$') FILTER (WHERE o.type IS NOT NULL) AS plain,
              string_agg(format('SET %I %L', o.option_name, o.option_value || ', ' || o.type), ', '
                         ORDER BY o.option_name DESC) FILTER (WHERE o.type IS NOT NULL) AS change
       FROM (SELECT p.option_name, p.option_value,
@@ -42,7 +42,7 @@ AS $$
          WHEN t.n > 0 AND t.list IS NULL
            THEN 'No sink can name this type: a comma, * or ? has a meaning in the options events and aggregates.' END,
     'These sinks choose by header, and get only events whose headers fit: ' || h.list || '.',
-    CASE WHEN doctor_candidates.event_type !~ '[,*?[:cntrl:]]|^\s|\s$'
+    CASE WHEN doctor_candidates.event_type !~ E'[,*?[:cntrl:]]|^\\s|\\s$'
          THEN format('A new sink for them alone: CREATE SERVER new_sink FOREIGN DATA WRAPPER outbox_kafka '
                      'OPTIONS (bootstrap_servers ''localhost:9092'', events %L);', doctor_candidates.event_type) END,
     'Or DELETE the events'))
@@ -204,8 +204,11 @@ BEGIN
            ELSE '' END);
     hint := outbox_internal.doctor_comment(format(
       'create it again under this name by CREATE SERVER, which delivers its events there; '
-      'or give them to another sink, which then gets all of them, whatever its options choose (the sinks are: %s): '
-      'UPDATE outbox.events SET sink = ''...'' WHERE status = ''PENDING'' AND sink = %L; Or DELETE them',
+      'or give them to another sink, which then gets all of them, whatever its options choose (the sinks are: %1$s): '
+      'UPDATE outbox.events SET sink = ''...'' WHERE status = ''PENDING'' AND sink = %2$L '
+      'AND id NOT IN (SELECT id FROM outbox.events WHERE status = ''PENDING'' AND sink = ''...''); '
+      'which leaves those that wait in that sink too; or delete them: '
+      'DELETE FROM outbox.events WHERE status = ''PENDING'' AND sink = %2$L;',
       coalesce(
         (SELECT string_agg(quote_literal(f.name), ', ' ORDER BY f.name)
                   || CASE WHEN max(f.of_all) > 10 THEN ', ...' ELSE '' END
@@ -224,6 +227,13 @@ BEGIN
               || ' enqueued in another cluster or database (a restore, a copy, or another outbox.cluster_name).';
     hint := '-- only where no other server delivers them, so not on a copy: '
             'SELECT outbox.adopt(); delivers them from here';
+  ELSIF outbox_internal.restore_seen() THEN
+    status := 'warning';
+    detail := 'A restore is under way, or dead letters were enqueued in another cluster or database (a restore or a '
+              'copy): until outbox.adopt(), no operator events are enqueued, and no day of delivered events is '
+              'dropped.';
+    hint := '-- when the restore has ended, and only where no other server delivers its events, so not on a copy: '
+            'SELECT outbox.adopt();';
   END IF;
   RETURN NEXT;
 

@@ -18,6 +18,7 @@ DECLARE
   kafka record;
   s record;
   advice record;
+  stuck boolean; -- events are due, and none moves
   probe text; -- the statement that shows a failure; an endpoint answers only to a request
 BEGIN
   SELECT * INTO kafka FROM outbox_internal.kafka_library();
@@ -27,6 +28,9 @@ BEGIN
            t.state AS stop_state, t.reason, t.error, t.since, t.stopped_by,
            h.failing AS failing_heads, h.id, h.attempts, h.available_at, h.last_error AS head_error, h.dead,
            h.adopted,
+           outbox_internal.other_leases(
+             f.oid, coalesce((SELECT o.option_value::boolean FROM pg_options_to_table(f.srvoptions) AS o
+                              WHERE o.option_name = 'ordered'), true)) AS leased_until,
            outbox_internal.mapping_options(f.oid) AS mapping
     FROM outbox.sinks AS v
     JOIN pg_foreign_server AS f ON f.srvname = v.name
@@ -40,6 +44,12 @@ BEGIN
                     CASE WHEN s.kind = 'webhook' THEN ', send => true' END);
     detail := format('%s: %s, %s%s pending, %s failed.', s.kind, s.state,
                      CASE WHEN s.estimated THEN 'about ' ELSE '' END, s.pending, s.failed);
+    -- Failing events and dead letters do not explain it: they delay their own keys only.
+    stuck := s.state IN ('idle', 'waiting', 'failing') AND s.in_flight = 0 AND s.rate < 0.01
+             AND coalesce(s.oldest_due_age,
+                          CASE WHEN s.dead IS NULL AND (s.blocked = 0 OR s.failed = 0)
+                               THEN s.oldest_pending_age END)
+                 > greatest(patience, interval '5 minutes');
     -- It comes before all other states, because such events are sent again after a restart.
     IF s.unrecorded_since < clock_timestamp() - interval '2 seconds' THEN
       status := 'error';
@@ -108,6 +118,23 @@ BEGIN
         ELSE
           probe || ' -- shows the failing step. The events are sent by themselves when the cause is gone; '
                    'no event is lost, and no attempt is spent' END;
+    ELSIF s.leased_until > clock_timestamp() + patience AND s.pending > 0 THEN
+      status := 'warning';
+      detail := format('%s It gives out nothing before %s: until then, events are leased that were claimed before its '
+                       'option ordered was changed.', detail, date_trunc('second', s.leased_until));
+      hint := format('SELECT token, lease_until, ids FROM outbox.leases WHERE server = %s; '
+                     '-- outbox.ack() and outbox.nack() end them. If the program that has claimed them is gone, '
+                     'DELETE FROM outbox.leases with the same WHERE gives these events out again', s.server);
+    ELSIF stuck THEN
+      status := 'warning';
+      detail := format('%s Its oldest event has been due for %s, and nothing is %s.',
+                       detail, date_trunc('second', coalesce(s.oldest_due_age, s.oldest_pending_age)),
+                       CASE WHEN s.kind = 'manual' THEN 'claimed' ELSE 'delivered' END);
+      hint := CASE
+        WHEN s.kind = 'manual' THEN
+          'SELECT pid, usename, application_name, state, query_start FROM pg_stat_activity '
+          'WHERE query ~ ''outbox[.](claim|n?ack)''; -- does its dispatcher run?'
+        ELSE probe || ' -- unless another check says why' END;
     ELSIF s.dead THEN
       status := 'warning';
       detail := format('%s %s, the first behind %s: %s', detail,
@@ -142,17 +169,6 @@ BEGIN
                         ELSE '' END;
       hint := format('SELECT outbox.redrive(id, sink) FROM outbox.events WHERE status = ''FAILED'' AND sink = %L; '
                      '-- when the cause is gone, which last_error of the same rows tells', s.name);
-    ELSIF s.state IN ('idle', 'waiting') AND s.in_flight = 0 AND s.rate < 0.01
-          AND s.oldest_pending_age > greatest(patience, interval '5 minutes') THEN
-      status := 'warning';
-      detail := format('%s Its oldest event has been due for %s, and nothing is %s.',
-                       detail, date_trunc('second', s.oldest_pending_age),
-                       CASE WHEN s.kind = 'manual' THEN 'claimed' ELSE 'delivered' END);
-      hint := CASE
-        WHEN s.kind = 'manual' THEN
-          'SELECT pid, usename, application_name, state, query_start FROM pg_stat_activity '
-          'WHERE query ~ ''outbox\.(claim|n?ack)''; -- does its dispatcher run?'
-        ELSE probe || ' -- unless another check says why' END;
     END IF;
     RETURN NEXT;
 

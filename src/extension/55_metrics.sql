@@ -190,14 +190,14 @@ BEGIN
     SELECT s.view, s.row,
            (SELECT string_agg(
               format('%s="%s"', l.name,
-                     replace(replace(replace(s.row ->> l.name, '\', '\\'), '"', '\"'), E'\n', '\n')), ',')
+                     replace(replace(replace(s.row ->> l.name, E'\\', E'\\\\'), '"', E'\\"'), E'\n', E'\\n')), ',')
             FROM unnest('{datname,sink,reason}'::text[]) AS l (name)
             WHERE s.row ? l.name) AS labels
     FROM source AS s),
   family AS (
     SELECT a.attrelid AS view, a.attnum, a.attname::text AS col, 'outbox_' || a.attname AS name,
            CASE WHEN a.atttypid = 'double precision[]'::regtype THEN 'histogram'
-                WHEN a.attname LIKE '%\_total' THEN 'counter' ELSE 'gauge' END AS type,
+                WHEN a.attname LIKE E'%\\_total' THEN 'counter' ELSE 'gauge' END AS type,
            col_description(a.attrelid, a.attnum) AS help
     FROM pg_attribute AS a
     WHERE a.attnum > 0
@@ -211,7 +211,7 @@ BEGIN
     SELECT f.view, f.col, l.labels, b.n, format(E'%s_bucket{%s,le="%s"} %s\n', f.name, l.labels, b.le, b.count)
     FROM family AS f JOIN labelled AS l ON l.view = f.view
     CROSS JOIN LATERAL (
-      SELECT e.n, e.le || CASE WHEN open_metrics AND e.le !~ '\.' THEN '.0' ELSE '' END AS le,
+      SELECT e.n, e.le || CASE WHEN open_metrics AND e.le !~ '[.]' THEN '.0' ELSE '' END AS le,
              l.row -> (f.col || '_bucket') ->> (e.n::int - 1) AS count
       FROM jsonb_array_elements_text(l.row -> f.col) WITH ORDINALITY AS e (le, n)
       UNION ALL SELECT 1000, '+Inf', l.row ->> (f.col || '_count')) AS b
@@ -228,7 +228,7 @@ BEGIN
   SELECT coalesce(string_agg(
            format(E'# HELP %1$s %2$s\n# TYPE %1$s %3$s\n%4$s',
                   CASE WHEN open_metrics THEN regexp_replace(f.name, '_total$', '') ELSE f.name END,
-                  replace(f.help, '\', '\\'), f.type, l.text),
+                  replace(f.help, E'\\', E'\\\\'), f.type, l.text),
            '' ORDER BY f.view, f.attnum), '')
          || CASE WHEN open_metrics THEN E'# EOF\n' ELSE '' END
   INTO answer

@@ -163,6 +163,7 @@ AS $$
 DECLARE
   over CONSTANT timestamp := (clock_timestamp() - outbox_internal.processed_retention()) AT TIME ZONE 'UTC';
   part text;
+  dropped boolean;
   in_use boolean := false;
   done bigint := 0;
 BEGIN
@@ -177,8 +178,9 @@ BEGIN
   LOOP
     -- While consumers always have a transaction open, the partition is emptied now and dropped only later.
     IF outbox_internal.empty_partition(part) AND NOT in_use THEN
-      in_use := NOT outbox_internal.drop_partition(part);
-      done := done + (NOT in_use)::integer;
+      dropped := outbox_internal.drop_partition(part);
+      in_use := dropped IS FALSE;
+      done := done + (dropped IS TRUE)::integer;
     END IF;
   END LOOP;
   RETURN done;

@@ -30,7 +30,7 @@ DECLARE
   views oid[] := ARRAY(
     SELECT c.oid FROM pg_class AS c
     WHERE c.relnamespace = 'outbox'::regnamespace AND c.relkind = 'v'
-      AND (c.relname IN ('sinks', 'workers') OR c.relname LIKE '%\_metrics'));
+      AND (c.relname IN ('sinks', 'workers') OR c.relname LIKE E'%\\_metrics'));
   item text;
 BEGIN
   FOR item IN

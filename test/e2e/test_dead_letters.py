@@ -348,6 +348,19 @@ def test_redrive_many(db, endpoint):
     assert failed(db) == 10
 
 
+def test_redrive_finds_each_event_by_an_index(db):
+    """Its statements are planned while no event is pending, and the plan serves for all events of the session."""
+    db.sql("CREATE SERVER mine FOREIGN DATA WRAPPER outbox_manual")
+    db.sql("VACUUM outbox.events_pending")
+    db.sql("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, sink, status, attempts, last_error, last_attempt_at)"
+           " SELECT 'Order', n, 'e', 'mine', 'FAILED', 3, 'no', now() FROM generate_series(1, 500) n")
+    letters = [row[0] for row in db.sql("SELECT id FROM outbox.events WHERE status = 'FAILED'")]
+    with db._connected().transaction():
+        assert db.value("SELECT count(*) FILTER (WHERE outbox.redrive(id)) FROM unnest(%s::uuid[]) AS id", letters) == 500
+        assert db.sql("SELECT relname, seq_scan, seq_tup_read FROM pg_stat_xact_all_tables"
+                      " WHERE schemaname LIKE 'outbox%' AND seq_tup_read > 1000") == []
+
+
 def test_redrive_of_one_row_of_a_fan_out(db, other, endpoint):
     """Each sink's row is redriven and fails independently."""
     other.mode = status(400)

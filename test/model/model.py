@@ -443,6 +443,16 @@ class Model:
         self.leases = [lease for lease in self.leases if lease.rows]
         return status
 
+    def waits(self, server: Server) -> int:
+        """The number of events behind a failing one or a dead letter of their key; rows have blocked_by only in other
+        sinks."""
+        if server.kind != "manual" or not server.ordered:
+            return 0
+        rows = [r for r in self.ours(server) if r.key is not None]
+        heads = [r for r in rows if r.time == FUTURE and self.troubled(r)]
+        heads += [r for r in self.dead(server) if server.block and not r.foreign]
+        return sum(r.time != FUTURE and not r.blocked and any(h.key == r.key and h.position < r.position for h in heads) for r in rows)
+
     # ---- what the views show -----------------------------------------------------------------------------------
 
     def table(self) -> list[tuple]:
@@ -457,7 +467,8 @@ class Model:
             rows = self.pending(server)
             paused = server.paused
             shown.append((server.name, "paused" if paused else "", len(rows), sum(r.time == FUTURE and r.attempts == 0 for r in rows),
-                          sum(r.time == FUTURE and r.attempts > 0 and not r.blocked for r in rows), sum(r.blocked for r in rows),
+                          sum(r.time == FUTURE and r.attempts > 0 and not r.blocked for r in rows),
+                          sum(r.blocked for r in rows) + self.waits(server),
                           len(self.dead(server)), server.delivered, server.retried, server.failed, server.late,
                           sum(len(lease.rows) for lease in self.leases if lease.server == server.number and not lease.over)))
         gone: dict[str, list[Row]] = {}
@@ -474,9 +485,10 @@ class Model:
         unrouted = any(r.sink is None and not self.takers(r.event.type) for r in self.pending())
         lost = any(r.sink is not None and not self.server_of(r.sink) for r in self.pending())
         checks = {"routes": "warning" if unrouted else "ok", "lost sink": "error" if lost else "ok", "clock": "ok", "positions": "ok",
-                  "origin": "warning" if any(r.foreign for r in self.pending()) else "ok", "dead letters": "warning" if self.dead() else "ok"}
+                  "origin": "warning" if any(r.foreign for r in self.pending() + self.dead()) else "ok", "dead letters": "warning" if self.dead() else "ok"}
         for server in self.servers.values():
             failing = any(r.attempts > 0 for r in self.pending(server))
             blocking = any(r.blocked for r in self.pending(server))
-            checks[f"sink {server.name}"] = "warning" if server.paused or failing or blocking or self.dead(server) else "ok"
+            other = self.pending(server) and any(one.server == server.number and one.ordered != server.ordered and not one.over for one in self.leases)
+            checks[f"sink {server.name}"] = "warning" if server.paused or failing or blocking or other or self.dead(server) else "ok"
         return checks if self.servers else checks | {"sinks": "warning"}

@@ -248,6 +248,25 @@ def test_a_key_that_a_dead_letter_holds(db, receiver):
     wait_until(lambda: len(receiver.accepted()) == 2, 20, "both")
 
 
+def test_a_dispatcher_that_is_missing_beside_a_dead_letter(db):
+    """The row of the sink names the events that do not move first."""
+    db.sql("CREATE SERVER mine FOREIGN DATA WRAPPER outbox_manual")
+    db.sql("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, sink, status, attempts, last_error, last_attempt_at)"
+           " VALUES ('Order', '1', 'e', 'mine', 'FAILED', 3, 'no', now())")
+    state, detail, hint = db.doctor("sink mine")
+    assert state == "warning" and "1 failed" in detail and "outbox.redrive" in hint
+    db.enqueue("Order", "2")
+    db.sql("UPDATE outbox.events SET created_at = now() - interval '2 hours' WHERE status = 'PENDING'")
+    state, detail, hint = db.doctor("sink mine")
+    assert state == "warning" and "1 failed" in detail and "nothing is claimed" in detail and "pg_stat_activity" in hint
+    db.sql("UPDATE outbox.events SET available_at = now() + interval '1 hour', last_attempt_at = now(), last_error = 'full', attempts = 1 WHERE status = 'PENDING'")
+    db.enqueue("Order", "3")
+    db.sql("UPDATE outbox.events SET created_at = now() - interval '2 hours' WHERE status = 'PENDING'")
+    state, detail, hint = db.doctor("sink mine")
+    assert state == "warning" and "nothing is claimed" in detail and "pg_stat_activity" in hint
+    db.paste(hint)
+
+
 # ---- who may ask ---------------------------------------------------------------------------------------------------
 
 

@@ -65,6 +65,21 @@ def test_a_lost_sink(db, other, receiver):
     well(db, "lost sink")
 
 
+def test_a_lost_sink_whose_events_wait_in_another_sink_too(db):
+    """The statement of the hint gives the others to that sink."""
+    db.sql("CREATE SERVER crm FOREIGN DATA WRAPPER outbox_manual OPTIONS (events '*')")
+    alone = db.enqueue("Order", "1")
+    db.sql("CREATE SERVER other FOREIGN DATA WRAPPER outbox_manual OPTIONS (events '*')")
+    both = db.enqueue("Order", "1")
+    db.sql("DROP SERVER crm CASCADE")
+    db.paste(statement(db.doctor("lost sink")[2], "UPDATE outbox.events").replace("...", "other"))
+    assert sorted(db.sql("SELECT id::text, sink FROM outbox.events")) == sorted([(alone, "other"), (both, "other"), (both, "crm")])
+    assert db.doctor("lost sink")[1].startswith("Pending events: 1 of")
+    db.paste(statement(db.doctor("lost sink")[2], "DELETE FROM outbox.events"))
+    well(db, "lost sink")
+    assert db.pending() == 2
+
+
 def test_events_of_another_origin(db, receiver):
     db.webhook_sink("crm", receiver, SECRET)
     db.sql("INSERT INTO outbox.events (id, aggregate_type, event_type, position, sink, origin) VALUES (gen_random_uuid(), 'Order', 'e', 1, 'crm', 42)")
@@ -73,6 +88,18 @@ def test_events_of_another_origin(db, receiver):
     db.paste(statement(hint, "SELECT outbox.adopt"))
     wait_until(receiver.accepted, 10, "the adopted event")
     well(db, "origin")
+
+
+def test_a_dead_letter_of_another_origin(db, receiver):
+    """As after the restore of a dump without pending events: until outbox.adopt(), no operator event is enqueued."""
+    db.webhook_sink("ops", receiver, SECRET, events="outbox.*")
+    db.sql("INSERT INTO outbox.events (id, aggregate_type, event_type, position, sink, origin, status, attempts, last_error, last_attempt_at)"
+           " VALUES (gen_random_uuid(), 'Order', 'e', 1, 'ops', 42, 'FAILED', 1, 'HTTP 400', now())")
+    state, detail, hint = db.doctor("origin")
+    assert state == "warning" and "dead letter" in detail and "operator events" in detail
+    db.paste(statement(hint, "SELECT outbox.adopt"))
+    well(db, "origin")
+    assert db.value("SELECT count(*) FROM outbox.events WHERE origin = 42") == 0
 
 
 def test_a_failing_event_of_another_origin_has_no_next_attempt(db, receiver):

@@ -6,7 +6,7 @@ from contextlib import closing
 
 import pytest
 from outbox_rig import wait_until
-from outbox_rig.receiver import SECRET
+from outbox_rig.receiver import SECRET, status
 
 SOON = "100 ms"  # seconds before a session is reported
 
@@ -107,6 +107,21 @@ def test_an_open_transaction_with_events(crm, receiver):
         crm.paste(hint)
         ended(crm, "transactions")
     assert crm.pending() == 0
+
+
+def test_a_locked_event_behind_blocked_ones(crm, receiver):
+    """Events that wait for a failing one of their key stay in front of it."""
+    receiver.mode = status(500)
+    crm.webhook_sink("slow", receiver, SECRET, events="mine", retry="1h", max_attempts="9")
+    for _ in range(40):
+        crm.enqueue("Order", "k", "mine", sink="slow")
+    wait_until(lambda: crm.sink("blocked, in_flight", "slow") == (39, 0), 20, lambda: crm.sink("*", "slow"))
+    crm.sql("SELECT outbox.pause('slow')")
+    event = crm.enqueue("Order", "other", "mine", sink="slow")
+    with closing(crm.connect(autocommit=False)) as person:
+        person.execute("SELECT FROM outbox.events WHERE id = %s AND status = 'PENDING' FOR UPDATE", [event])
+        detail, _ = found(crm, "row locks", person.info.backend_pid)
+        assert "1 waiting event " in detail
 
 
 def test_an_old_snapshot(crm):

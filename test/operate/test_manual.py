@@ -251,6 +251,20 @@ def test_a_time_of_a_damaged_event_does_not_stop_an_acknowledgement(db):
     assert db.value("SELECT outbox.ack(token) FROM outbox.claim('mine')") == 1
 
 
+def test_an_event_is_acknowledged_beside_a_day_that_a_view_reads(db):
+    """Without a worker, outbox.ack() makes the day and drops those whose retention is over."""
+    manual_sink(db, retention="1d")
+    db.sql("SELECT outbox.run_maintenance()")
+    day, old = (db.value("SELECT 'events_sent_' || to_char(now() AT TIME ZONE 'UTC' - %s * interval '1 day', 'YYYYMMDD')", n) for n in (0, 20))
+    db.sql("SELECT outbox_internal.add_partition('outbox.events_sent', %s, 'position', t, t + interval '1 day')"
+           " FROM (SELECT date_trunc('day', now(), 'UTC') - interval '20 days' AS t) AS t", old)
+    db.sql(f"CREATE VIEW public.report AS SELECT id FROM outbox.{old}")
+    db.sql(f"DROP TABLE outbox.{day}")
+    db.enqueue("Order", "1")
+    assert db.value("SELECT outbox.ack(token) FROM outbox.claim('mine')") == 1
+    assert db.sql("SELECT aggregate_id FROM outbox.events WHERE status = 'SENT'") == [("1",)]
+
+
 def test_an_acknowledged_event_is_deleted_where_its_day_was_detached(db):
     """The name of the day is taken by a table that is no partition."""
     manual_sink(db, retention="1d")

@@ -203,6 +203,25 @@ def test_a_reader_in_the_way(db, pg, receiver):
             db.sql("SELECT count(*) FROM outbox.events WHERE status = 'SENT'")
 
 
+def test_a_day_that_a_view_reads(db, setting):
+    """It stays, and the doctor names the view. Other days are created and dropped."""
+    setting("outbox.enabled", "off")
+    setting("outbox.retention", "7d")
+    db.sql("SELECT outbox.run_maintenance()")
+    for ago in (20, 21):
+        add_old_day(db, ago)
+    oldest, coming = (db.value("SELECT 'outbox.events_sent_' || to_char(now() AT TIME ZONE 'UTC' + %s * interval '1 day', 'YYYYMMDD')", n) for n in (-21, 3))
+    db.sql(f"CREATE VIEW public.report AS SELECT id FROM {oldest}")
+    db.sql(f"DROP TABLE {coming}")
+    assert db.value("SELECT outbox.run_maintenance()") == 2
+    assert days(db) == [-3, -2, -1, 0, 1, 21]
+    state, detail, hint = db.doctor("retention")
+    assert state == "warning" and "view public.report" in detail
+    db.sql("DROP VIEW public.report")
+    db.paste(hint)
+    assert days(db) == [-3, -2, -1, 0, 1] and db.doctor("retention")[0] == "ok"
+
+
 def test_expired_dedup_keys_go_little_by_little(db, receiver, setting):
     """A large table is processed in batches of short transactions; keys of existing events stay."""
     setting("outbox.enabled", "off")

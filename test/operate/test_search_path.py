@@ -161,3 +161,20 @@ def test_collations_in_statements_of_sessions_are_qualified():
     sources = list((ROOT / "src/server").rglob("*.cpp")) + list((ROOT / "src/server").rglob("*.h"))
     assert len(sources) > 100
     assert [source.name for source in sources if re.search(r"COLLATE (?!pg_catalog\.)", source.read_text())] == []
+
+
+def test_no_function_reads_a_backslash_by_the_callers_setting(db):
+    """standard_conforming_strings = off, which PostgreSQL 19 has no more: a string with a backslash in it begins with
+    E."""
+    functions = db.sql("SELECT p.oid::regprocedure::text, pg_get_functiondef(p.oid) FROM pg_proc AS p JOIN pg_language AS l ON l.oid = p.prolang"
+                       " WHERE p.pronamespace IN ('outbox'::regnamespace, 'outbox_internal'::regnamespace) AND l.lanname IN ('sql', 'plpgsql')")
+    assert len(functions) > 50
+    with db.connect() as session:
+        session.execute("SET standard_conforming_strings = off")
+        warned = set()
+        for name, definition in functions:
+            session.add_notice_handler(note := lambda notice, name=name: warned.add(name))
+            session.execute(definition)
+            session.remove_notice_handler(note)
+        assert warned == set()
+        assert session.execute("SELECT outbox.metrics() <> ''").fetchone() == (True,)

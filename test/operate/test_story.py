@@ -247,6 +247,51 @@ def test_a_program_that_claims(db):
     assert "for its next attempt at " in details(db, event, "waits")[0]
 
 
+def test_a_program_waits_behind_an_event_of_the_key(db):
+    """The story, the doctor and outbox.sinks say for which event a manual sink gives out nothing."""
+    db.sql("CREATE SERVER crm FOREIGN DATA WRAPPER outbox_manual OPTIONS (on_dead_letter 'block', max_attempts '2')")
+    first, second, third = db.enqueue("Order", "1"), db.enqueue("Order", "1"), db.enqueue("Order", "2")
+    ((token,),) = db.sql("SELECT token FROM outbox.claim('crm', 1)")
+    assert details(db, second, "waits")[0].startswith("for the program that has claimed other events of the same key until ")
+    db.sql("SELECT outbox.nack(%s, %s, 'no paper', retry_in => '1 day')", token, first)
+    assert details(db, second, "waits") == [f"for event {first} of the same key, which has failed 1 time: no paper"]
+    assert db.sink("due, blocked, failing") == (1, 1, 1) and "1 is failing and 1 waits behind" in db.doctor("sink crm")[1]
+    assert details(db, third, "waits") == ["for a program that claims it"]
+    db.sql("UPDATE outbox.events SET available_at = now(), created_at = now() - interval '1 hour' WHERE status = 'PENDING' AND id = %s", first)
+    assert db.sink("due, blocked, failing") == (3, 0, 0)
+    assert db.value("SELECT outbox.nack(token, id, 'no ink', give_up => true) FROM outbox.claim('crm') LIMIT 1") == "FAILED"
+    db.sql("SELECT outbox.ack(token) FROM outbox.leases")
+    db.sql("UPDATE outbox.events SET created_at = now() - interval '1 hour' WHERE status = 'PENDING'")
+    assert details(db, second, "waits") == [f"for event {first} of the same key, a dead letter: no ink"]
+    assert db.sink("pending, due, blocked, failed, oldest_due_age") == (1, 0, 1, 1, None)
+    state, detail, hint = db.doctor("sink crm")
+    assert state == "warning" and "1 waits behind" in detail
+    db.paste(hint)
+    assert details(db, second, "waits") == ["for a program that claims it"] and db.sink("due, blocked") == (2, 0)
+
+
+def test_a_program_waits_for_leases_of_another_order(db):
+    """After ALTER SERVER ... ordered, outbox.claim() gives out nothing before the leases that it has given have
+    ended."""
+    db.sql("CREATE SERVER crm FOREIGN DATA WRAPPER outbox_manual")
+    db.enqueue("Order", "1")
+    ((token,),) = db.sql("SELECT token FROM outbox.claim('crm', lease => '1 day')")
+    db.sql("ALTER SERVER crm OPTIONS (ADD ordered 'false')")
+    event = db.enqueue("Order", "2")
+    with db.connect() as program:
+        notices = []
+        program.add_notice_handler(lambda notice: notices.append(notice.message_primary))
+        assert program.execute("SELECT * FROM outbox.claim('crm')").fetchall() == []
+    assert notices == ['sink "crm" gives out nothing while earlier leases last']
+    assert details(db, event, "waits")[0].startswith("for the end of leases, at ")
+    state, detail, hint = db.doctor("sink crm")
+    assert state == "warning" and "It gives out nothing before " in detail
+    assert str(token) in db.paste(hint)
+    db.sql("SELECT outbox.ack(%s)", token)
+    assert db.doctor("sink crm")[0] == "ok" and details(db, event, "waits") == ["for a program that claims it"]
+    assert len(db.sql("SELECT FROM outbox.claim('crm')")) == 1
+
+
 def test_a_program_blocks_a_key(db, keeps):
     db.sql("CREATE SERVER crm FOREIGN DATA WRAPPER outbox_manual")
     first, second = db.enqueue("Order", "1"), db.enqueue("Order", "1")

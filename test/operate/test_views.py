@@ -219,6 +219,19 @@ def test_no_sink_is_overlooked_among_very_many_rows(db, receiver):
     assert db.sink("pending >= 2000, failed >= 2000, estimated", "a") == (True, True, True)
 
 
+def test_very_many_failing_events_are_not_all_read(db):
+    """The first ones are counted by the index, and the others are estimated."""
+    make_large(db)
+    db.sql("CREATE SERVER crm FOREIGN DATA WRAPPER outbox_manual OPTIONS (events 'mine')")
+    db.sql("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, sink, attempts, last_attempt_at, available_at, last_error, created_at)"
+           " SELECT 'Order', n, 'mine', 'crm', 1, now(), now() + interval '1 hour', 'no', now() - interval '1 hour' FROM generate_series(1, 40000) AS n")
+    with db._connected().transaction():
+        pending, failing, estimated, age = db.sink("pending, failing, estimated, oldest_pending_age")
+        [(read,)] = db.sql("SELECT coalesce(idx_tup_fetch, 0) + coalesce(seq_tup_read, 0) FROM pg_stat_xact_all_tables WHERE relid = 'outbox.events_pending'::regclass")
+    assert 30000 < pending < 50000 and 30000 < failing < 50000 and estimated and age >= timedelta(hours=1)
+    assert read < 30000, read
+
+
 def test_counters_survive_the_worker_and_begin_anew_when_told(db, pg, receiver):
     """When a worker ends, its counts stay; reset_stats() shows since when they count."""
     db.webhook_sink("crm", receiver, SECRET, retry="1ms", max_attempts="2", ordered="false")
