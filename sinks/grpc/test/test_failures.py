@@ -38,6 +38,15 @@ def test_each_status(db, service, code):
     assert f"{code}: a reason with ä" in db.value("SELECT last_error FROM outbox.events WHERE id = %s", id)
 
 
+def test_a_large_answer(db, service):
+    """Nothing of it is of use, but the status comes after it."""
+    service.behave(size=3_000_000)
+    db.grpc_sink("grpc", service, **QUICK)
+    id = db.enqueue("Order", "1")
+    wait_until(lambda: db.pending() == 0, 10, sinks(db))
+    assert [call.id for call in service.read()] == [id]
+
+
 def test_the_metrics(db, service):
     service.behave(code="INVALID_ARGUMENT", keys=["2"])
     db.grpc_sink("grpc", service)

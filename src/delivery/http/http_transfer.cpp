@@ -320,12 +320,14 @@ void HttpTransfer::keep_body(const char *data, size_t bytes) noexcept {
   }
 }
 
+/* Over HTTP/2 a longer body is read to its end too: its trailers can hold the verdict, as those of gRPC do. */
 size_t HttpTransfer::on_body(char *data, size_t size, size_t n, void *self) {
   auto *transfer = static_cast<HttpTransfer *>(self);
   size_t bytes = size * n;
   transfer->keep_body(data, bytes);
   transfer->body_bytes_ += bytes;
-  return transfer->body_bytes_ > std::max(max_body, transfer->peer_->kept_body) ? 0 : bytes;
+  const HttpPeer &peer = *transfer->peer_;
+  return !peer.http2 && transfer->body_bytes_ > std::max(max_body, peer.kept_body) ? 0 : bytes;
 }
 
 /* Without the address: an error must not reveal to its readers how names resolve inside the network. */
