@@ -1,7 +1,10 @@
 """Failures of an event, the server, the way to it."""
 
+import contextlib
 import json
 import re
+import socket
+import threading
 from pathlib import Path
 
 import pytest
@@ -206,6 +209,53 @@ def test_a_frozen_server_loses_nothing(db, tls_service, tls_sink):
         enough = traffic.n + 500
         wait_until(lambda: traffic.n > enough, 60)
     everything_arrived(db, service, traffic.n, 1000)
+
+
+class Way:
+    """To the server, over TCP: connections that it has lost stay silent, new ones work."""
+
+    def __init__(self, port: int):
+        self.port, self._to, self._lost, self._listener = free_port(), port, threading.Event(), socket.socket()
+        self._listener.bind(("127.0.0.1", self.port))
+        self._listener.listen(100)
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            near, far = self._listener.accept()[0], socket.create_connection(("127.0.0.1", self._to))
+            for source, target in ((near, far), (far, near)):
+                threading.Thread(target=self._pass_on, args=(source, target, self._lost), daemon=True).start()
+
+    def _pass_on(self, source: socket.socket, target: socket.socket, lost: threading.Event) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                if not lost.is_set():
+                    target.sendall(data)
+            if not lost.is_set():
+                target.shutdown(socket.SHUT_RDWR)
+
+    def lose_connections(self) -> None:
+        self._lost.set()
+        self._lost = threading.Event()
+
+
+def test_sinks_leave_a_connection_that_hangs(db, tls_service, tls_sink):
+    """They share it, and the probes of each would keep it in use for the others."""
+    way = Way(tls_service.port)
+    names = {"grpc": "2s", "grpc2": "3s", "grpc3": "5s"}
+    for name, timeout in names.items():
+        tls_sink(tls_service, name, url=f"https://127.0.0.1:{way.port}", timeout=timeout, headers=json.dumps({"sink": name}), **QUICK)
+
+    def all_deliver() -> bool:
+        many(db, 3, 3)
+        return {call.metadata["sink"] for call in tls_service.read()[before:]} == set(names)
+
+    before = 0
+    wait_until(all_deliver, 20)
+    way.lose_connections()
+    before = len(tls_service.read()) + 3 * 32  # those that were on their way
+    wait_until(all_deliver, 40, sinks(db))
+    wait_until(lambda: db.pending() == 0, 60, sinks(db))
 
 
 def test_a_restarted_server_loses_nothing(db, tls_service, tls_sink):
