@@ -11,6 +11,8 @@
 #include <system_error>
 #include <utility>
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -265,6 +267,9 @@ curl_socket_t HttpTransfer::open_socket(void *self, curlsocktype, curl_sockaddr 
     close(std::exchange(transfer->socket_, CURL_SOCKET_BAD));
     transfer->no_descriptor_ = true;
   }
+  const int milliseconds_unacknowledged = 60'000;
+  setsockopt(transfer->socket_, IPPROTO_TCP, TCP_USER_TIMEOUT, &milliseconds_unacknowledged,
+             sizeof milliseconds_unacknowledged);
   return transfer->socket_;
 }
 
