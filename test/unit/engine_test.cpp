@@ -134,6 +134,20 @@ TEST_F(EngineTest, TakesNoMoreThanTheSinkHolds) {
   EXPECT_EQ(engine.status(sink).credit, 1u);
 }
 
+TEST_F(EngineTest, WhatWasAcceptedBeforeMemoryRanOutIsFlushed) {
+  ob_sink *sink = open();
+  control("main").no_memory_for = 2;
+  const int before = control("main").flushes;
+  door::Event event;
+  ob_event both[] = {event.raw(), event.raw()};
+  both[0].ticket = 1;
+  both[1].ticket = 2;
+  EXPECT_EQ(ob_submit(sink, both, 2), 1u);
+  EXPECT_EQ(control("main").flushes, before + 1);
+  control("main").no_memory_for = 0;
+  end(1, Outcome::Sent);
+}
+
 TEST_F(EngineTest, ACollectionThatIsCutShortRingsAgain) {
   ob_sink *sink = open();
   for (uint64_t ticket = 1; ticket <= 3; ticket++)
