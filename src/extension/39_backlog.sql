@@ -94,7 +94,8 @@ COMMENT ON FUNCTION outbox_internal.sink_dead_letters(text[]) IS
   'large table the first ones are counted by the index, and the others are estimated from a sample.';
 
 -- In a sink of kind outbox_manual blocked_by is not set: outbox.claim() looks for the event for which a key waits.
-CREATE OR REPLACE FUNCTION outbox_internal.manual_blocked() RETURNS TABLE (server oid, n bigint, due_since timestamptz)
+CREATE OR REPLACE FUNCTION outbox_internal.manual_blocked()
+RETURNS TABLE (server oid, n bigint, due_since timestamptz)
 LANGUAGE sql STABLE ROWS 10 PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_nestloop = off SET jit = off
 AS $$

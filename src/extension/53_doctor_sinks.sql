@@ -120,8 +120,8 @@ BEGIN
                    'no event is lost, and no attempt is spent' END;
     ELSIF s.leased_until > clock_timestamp() + patience AND s.pending > 0 THEN
       status := 'warning';
-      detail := format('%s It gives out nothing before %s: until then, events are leased that were claimed before its '
-                       'option ordered was changed.', detail, date_trunc('second', s.leased_until));
+      detail := format('%s It gives out nothing before %s: until then, events are leased that were claimed before '
+                       'its option ordered was changed.', detail, date_trunc('second', s.leased_until));
       hint := format('SELECT token, lease_until, ids FROM outbox.leases WHERE server = %s; '
                      '-- outbox.ack() and outbox.nack() end them. If the program that has claimed them is gone, '
                      'DELETE FROM outbox.leases with the same WHERE gives these events out again', s.server);

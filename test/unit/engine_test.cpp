@@ -4,9 +4,14 @@
 #include <algorithm>
 #include <csignal>
 #include <map>
+#include <system_error>
 #include <thread>
 
+#include <pthread.h>
+
 #include "delivery/engine/background_jobs.h"
+#include "delivery/engine/opened_keys.h"
+#include "delivery/options/options.h"
 #include "door.h"
 #include "memory_sink.h"
 #include "patience.h"
@@ -132,6 +137,20 @@ TEST_F(EngineTest, TakesNoMoreThanTheSinkHolds) {
   EXPECT_EQ(engine.status(sink).retry_in_ms, -1);
   end(1, Outcome::Sent);
   EXPECT_EQ(engine.status(sink).credit, 1u);
+}
+
+TEST_F(EngineTest, WhatWasAcceptedBeforeMemoryRanOutIsFlushed) {
+  ob_sink *sink = open();
+  control("main").no_memory_for = 2;
+  const int before = control("main").flushes;
+  door::Event event;
+  ob_event both[] = {event.raw(), event.raw()};
+  both[0].ticket = 1;
+  both[1].ticket = 2;
+  EXPECT_EQ(ob_submit(sink, both, 2), 1u);
+  EXPECT_EQ(control("main").flushes, before + 1);
+  control("main").no_memory_for = 0;
+  end(1, Outcome::Sent);
 }
 
 TEST_F(EngineTest, ACollectionThatIsCutShortRingsAgain) {
@@ -483,6 +502,37 @@ TEST(Engine, ItsThreadsHaveEverySignalBlocked) {
   sigset_t mine;
   pthread_sigmask(SIG_SETMASK, nullptr, &mine);
   EXPECT_EQ(sigismember(&mine, SIGTERM), 0) << "the starter's own mask is as before";
+}
+
+/* New threads get a stack that no memory can hold. */
+class NoThreads {
+public:
+  NoThreads() {
+    pthread_getattr_default_np(&usual_);
+    pthread_attr_t huge;
+    pthread_getattr_default_np(&huge);
+    pthread_attr_setstacksize(&huge, size_t{1} << 50);
+    pthread_setattr_default_np(&huge);
+  }
+  ~NoThreads() { pthread_setattr_default_np(&usual_); }
+
+private:
+  pthread_attr_t usual_;
+};
+
+TEST(Engine, AKeyIsOpenedAsSoonAsThereIsAThread) {
+  outbox::OpenedKeys keys;
+  outbox::BackgroundJobs jobs;
+  outbox::Options mapping{{"ssl_key_pem", "no key"}, {"ssl_key_password", "secret"}};
+  {
+    NoThreads none;
+    EXPECT_THROW(keys.open(mapping, jobs), std::system_error);
+  }
+  auto open = [&] {
+    while (!keys.open(mapping, jobs))
+      EXPECT_TRUE(jobs.finish(patience_ends(std::chrono::seconds(10))));
+  };
+  EXPECT_THROW(open(), outbox::BadInput);
 }
 
 }  // namespace

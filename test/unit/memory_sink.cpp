@@ -55,6 +55,8 @@ public:
   Submitted submit(const ob_event &event) override {
     if (credit() == 0)
       return false;
+    if (event.ticket == control_.no_memory_for)
+      throw std::bad_alloc();
     if (event.ticket == control_.unfit)
       throw BadInput(OB_BAD_VALUE, "payload", "event does not fit", "It never will.");
     if (auto ends = control_.ends_at_once.find(event.ticket); ends != control_.ends_at_once.end())
@@ -63,6 +65,7 @@ public:
     control_.key_of[event.ticket] = event.key_hash;
     return true;
   }
+  void flush() override { control_.flushes++; }
   void pause() override {
     if (std::exchange(control_.lacks_memory, false))
       throw std::bad_alloc();

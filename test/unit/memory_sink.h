@@ -26,7 +26,8 @@ struct Control {
   std::shared_ptr<Hang> hang;
   std::map<uint64_t, outbox::Outcome> ends_at_once; /* outcomes within submit(), by ticket */
   uint64_t unfit = 0;                               /* submit() throws for it */
-  int pauses = 0;
+  uint64_t no_memory_for = 0;                       /* submit() lacks memory for it */
+  int pauses = 0, flushes = 0;
   bool lacks_memory = false;             /* once, in pause() */
   bool probe_hangs = false;              /* until its time is up, or it is cancelled */
   std::string probe_says = "here it is"; /* and hints */

@@ -52,9 +52,9 @@ def tls_service(make_tls_service):
 
 @pytest.fixture
 def tls_sink(db, authority):
-    """Makes the sink `grpc` with a client certificate."""
+    """Makes a sink with a client certificate."""
     client = authority.issue("the sink", "client", rsa_bits=2048)
-    return lambda service, **options: db.grpc_sink("grpc", service, {"ssl_certificate_pem": client.certificate, "ssl_key_pem": client.key},
+    return lambda service, name="grpc", **options: db.grpc_sink(name, service, {"ssl_certificate_pem": client.certificate, "ssl_key_pem": client.key},
                                                    ca_pem=authority.certificate, **options)
 
 

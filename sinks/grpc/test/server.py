@@ -2,7 +2,7 @@
 
   python server.py PORT FOLDER [OPTION]...: name=number, options of gRPC's server; or tls, with certificate.pem, key.pem and authority.pem in FOLDER
 
-FOLDER/calls has a line of JSON per call. FOLDER/behaviour, if it is there, is JSON: `code`, `text`, `trailers` (those with -bin in hex), `sleep` (seconds); with `keys` it is
+FOLDER/calls has a line of JSON per call. FOLDER/behaviour, if it is there, is JSON: `code`, `text`, `trailers` (those with -bin in hex), `sleep` (seconds), `size` (bytes of the answer); with `keys` it is
 for events of these keys only, with `times` for the first so many calls of each event."""
 
 import collections
@@ -49,7 +49,7 @@ def main(port: str, folder: Path, options: list[str]) -> None:
                                             for name, value in behaviour.get("trailers", {}).items()))
         if "code" in behaviour and behaviour["code"] != "OK":
             context.abort(grpc.StatusCode[behaviour["code"]], behaviour.get("text", ""))
-        return b""
+        return bytes(behaviour.get("size", 0))
 
     class Handler(grpc.GenericRpcHandler):
         def service(self, details):

@@ -1,12 +1,17 @@
 """TLS, credentials, options and probes."""
 
+import contextlib
+import ctypes
+import errno
+import os
 import re
+import socket
 from pathlib import Path
 
 import psycopg
 import pytest
 from outbox_rig import wait_until
-from outbox_rig.kind_fixtures import advice_is
+from outbox_rig.kind_fixtures import advice_is, worker_pid
 from outbox_rig.certificates import Authority
 from outbox_rig.preload import compiled
 from outbox_rig.process import free_port
@@ -32,6 +37,31 @@ def test_mutual_tls(db, tls_service, tls_sink):
     assert [(each.method, bool(each.message), each.metadata.get("outbox-probe")) for each in others] == [
         ("/grpc.health.v1.Health/Check", False, None), ("/outbox.v1.Sink/Publish", True, "true")]
     assert "PRIVATE KEY" not in str(db.sql("SELECT * FROM outbox.sinks"))
+
+
+def test_the_kernel_ends_a_connection_that_acknowledges_nothing(db, tls_service, tls_sink):
+    """After a minute, as those of the other kinds; its own limit is a quarter of an hour."""
+    tls_sink(tls_service)
+    tls_service.behave(sleep=2)
+    db.enqueue("Order", "1")
+    tls_service.wait_for(1)
+    assert [each.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) for each in sockets_to(tls_service.port, worker_pid(db))] == [60_000]
+
+
+def sockets_to(port: int, pid: int) -> list[socket.socket]:
+    """Copies of a process's sockets that are connected to this port."""
+    pidfd_getfd, process, found = 438, os.pidfd_open(pid), []
+    for number in os.listdir(f"/proc/{pid}/fd"):
+        if os.readlink(f"/proc/{pid}/fd/{number}").startswith("socket:"):
+            copy = ctypes.CDLL(None, use_errno=True).syscall(pidfd_getfd, process, int(number), 0)
+            if copy < 0 and ctypes.get_errno() == errno.EPERM:
+                pytest.skip("copies of another process's sockets are not permitted here")
+            with contextlib.suppress(OSError, TypeError, IndexError):
+                each = socket.socket(fileno=copy)
+                if each.getpeername()[1] == port:
+                    found.append(each)
+    os.close(process)
+    return found
 
 
 def test_a_server_of_another_authority(db, tls_service):

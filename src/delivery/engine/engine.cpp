@@ -71,15 +71,22 @@ size_t Runner::submit(const ob_event *events, size_t n) {
     return 0;
   n = std::min<size_t>(n, credit(Clock::now()));
   size_t taken = 0;
-  try {
+  auto unless_out_of_memory = [&](auto step) {
+    try {
+      step();
+    } catch (const std::exception &error) {
+      engine_.completion_queue_->log(OB_LOG_WARNING, name_, error.what());
+    }
+  };
+  /* The accepted events stay accepted, the caller submits the rest again. */
+  unless_out_of_memory([&] {
     while (taken < n && submit(events[taken]))
       taken++;
+  });
+  unless_out_of_memory([&] {
     sink_->flush();
     engine_.arm_timer();
-  } catch (const std::exception
-               &error) { /* out of memory: the accepted events stay accepted, the caller submits the rest again */
-    engine_.completion_queue_->log(OB_LOG_WARNING, name_, error.what());
-  }
+  });
   return taken;
 }
 

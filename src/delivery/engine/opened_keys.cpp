@@ -33,9 +33,8 @@ bool OpenedKeys::open(Options &mapping, BackgroundJobs &jobs) {
     if (std::any_of(keys_.begin(), keys_.end(), [](const auto &each) { return !each.second.is_open(); }))
       return false;
     auto job = std::make_shared<std::packaged_task<std::string()>>([id] { return outbox::open(id); });
-    One one{job->get_future(), now};
-    jobs.run([job] { (*job)(); });
-    keys_.emplace(id, std::move(one));
+    jobs.run([job] { (*job)(); }); /* first, as it throws if there is no thread: the next call then tries again */
+    keys_.emplace(id, One{job->get_future(), now});
     return false;
   }
   if (!found->second.is_open())

@@ -15,6 +15,9 @@
 #include <stdexcept>
 #include <utility>
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -137,9 +140,10 @@ HttpLoop::QuotaGroup *HttpLoop::exhausted_quota(QuotaGroup &host, size_t running
   return !all_.quota.may_open(running) ? &all_ : !host.quota.may_open(running) ? &host : nullptr;
 }
 
-void HttpLoop::start(CURL *easy, std::shared_ptr<QuotaGroup> host, Done done, bool http2) {
+void HttpLoop::start(CURL *easy, std::shared_ptr<QuotaGroup> host, Done done,
+                     std::chrono::milliseconds http2_timeout) {
   assert(is_loop_thread());
-  Running &running = running_[easy] = {std::move(done), std::move(host), http2};
+  Running &running = running_[easy] = {std::move(done), std::move(host), http2_timeout};
   if (CURLMcode code = curl_multi_add_handle(multi_, easy); code != CURLM_OK) {
     running_.erase(easy);
     throw std::runtime_error(curl_multi_strerror(code));
@@ -154,6 +158,47 @@ void HttpLoop::cancel(CURL *easy) {
     return;
   curl_multi_remove_handle(multi_, easy);  // on_socket() needs the entry
   connection_freed(running_.extract(easy).mapped().host);
+}
+
+/* `side`: getsockname or getpeername. Port 0: any. */
+static bool has_address(int fd, decltype(&getsockname) side, const char *ip, long port) {
+  sockaddr_in6 v6{};
+  socklen_t size = sizeof v6;
+  if (side(fd, reinterpret_cast<sockaddr *>(&v6), &size) != 0)
+    return false;
+  sockaddr_in v4;
+  memcpy(&v4, &v6, sizeof v4);
+  const void *bytes = v6.sin6_family == AF_INET6 ? static_cast<void *>(&v6.sin6_addr) : &v4.sin_addr;
+  char text[INET6_ADDRSTRLEN];
+  return inet_ntop(v6.sin6_family, bytes, text, sizeof text) && strcmp(text, ip) == 0 &&
+         (port == 0 || port == ntohs(v6.sin6_port));  // at the same place as an IPv4 port
+}
+
+/* For how long nothing has arrived on this TCP connection. */
+static std::chrono::milliseconds silence_of(int fd) {
+  tcp_info info{};
+  socklen_t size = sizeof info;
+  (void)getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size);
+  return std::chrono::milliseconds(info.tcpi_last_data_recv);
+}
+
+/* libcurl does not tell the socket of a connection that other transfers use, but its addresses. */
+void HttpLoop::end_silent_connection(CURL *easy, const QuotaGroup &host, std::chrono::milliseconds http2_timeout) {
+  assert(is_loop_thread());
+  for (auto &[other, running] : running_)
+    if (running.host.get() == &host)
+      http2_timeout = std::max(http2_timeout, running.http2_timeout);
+  const char *local = nullptr, *remote = nullptr;
+  long port = 0;
+  curl_easy_getinfo(easy, CURLINFO_LOCAL_IP, &local);
+  curl_easy_getinfo(easy, CURLINFO_LOCAL_PORT, &port);
+  curl_easy_getinfo(easy, CURLINFO_PRIMARY_IP, &remote);
+  if (!local || !remote || port == 0)
+    return;
+  for (int fd : http2_)
+    if (has_address(fd, &getsockname, local, port) && has_address(fd, &getpeername, remote, 0) &&
+        silence_of(fd) >= http2_timeout)
+      (void)shutdown(fd, SHUT_RDWR);
 }
 
 void HttpLoop::connection_freed(const std::shared_ptr<QuotaGroup> &host) {
@@ -266,8 +311,12 @@ bool HttpLoop::end_idle(int fd) {
 int HttpLoop::on_socket(CURL *easy, curl_socket_t fd, int what, void *self, void *) {
   auto *loop = static_cast<HttpLoop *>(self);
   auto running = loop->running_.find(easy);
-  const bool http2 = running != loop->running_.end() && running->second.http2;
-  until_memory([&] { loop->sockets_[fd] = {what, http2}; });  // libcurl would end all transfers
+  const bool http2 = running != loop->running_.end() && running->second.http2_timeout.count() > 0;
+  until_memory([&] {  // libcurl would end all transfers
+    if (http2)
+      loop->http2_.insert(fd);
+    loop->sockets_[fd] = {what, http2};
+  });
   return 0;
 }
 

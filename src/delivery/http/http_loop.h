@@ -75,9 +75,13 @@ public:
    * group whose quota is used up: append a task to its `waiting`, which runs when a connection may be free. Waiting
    * tasks run in turn. */
   QuotaGroup *exhausted_quota(QuotaGroup &host, size_t running);
-  /* Starts a transfer. The caller keeps the handle; `done` is called once, unless cancel() is called first. `http2`:
-   * its connection may get frames while no request uses it. */
-  void start(CURL *easy, std::shared_ptr<QuotaGroup> host, Done done, bool http2 = false);
+  /* Starts a transfer. The caller keeps the handle; `done` is called once, unless cancel() is called first.
+   * `http2_timeout`: of a request over HTTP/2, otherwise 0. */
+  void start(CURL *easy, std::shared_ptr<QuotaGroup> host, Done done, std::chrono::milliseconds http2_timeout = {});
+  /* To be called when a request over HTTP/2 has timed out. If nothing at all has arrived on its connection for as
+   * long as any request to the host may take, all that use the connection are broken off: libcurl would go on to use
+   * it as long as requests overlap, however dead it is. */
+  void end_silent_connection(CURL *easy, const QuotaGroup &host, std::chrono::milliseconds http2_timeout);
   void cancel(CURL *easy);
   /* The process ran out of descriptors: reduces the quota for 10 s. */
   void descriptors_ran_out();
@@ -110,17 +114,18 @@ private:
   std::vector<Task> tasks_;
   bool stopping_ = false;
   std::multimap<Time, Task> timers_;
-  Time curl_at_ = Time::max();  // when libcurl wants to be called next
+  Time curl_at_ = Time::max();     // when libcurl wants to be called next
+  std::unordered_set<int> http2_;  // sockets of connections of HTTP/2; also numbers of closed ones
   struct Wanted {
     int what;
-    bool http2;
+    bool http2;  // the connection may get frames while no request uses it
   };
   std::unordered_map<int, Wanted> sockets_;  // changes of what libcurl waits for, not yet passed to epoll
   std::unordered_set<int> idle_;             // sockets of idle connections of HTTP/1.1, on which no data is expected
   struct Running {
     Done done;
     std::shared_ptr<QuotaGroup> host;
-    bool http2;
+    std::chrono::milliseconds http2_timeout;
   };
   std::unordered_map<CURL *, Running> running_;
   QuotaGroup all_;

@@ -213,7 +213,8 @@ void HttpSender::Requests::start() {
 void HttpSender::Requests::run(Requested::iterator request) {
   loop_.start(
       request->transfer->handle(), host_,
-      [self = shared_from_this(), request](CURLcode code) { self->done(request, code); }, peer_->http2);
+      [self = shared_from_this(), request](CURLcode code) { self->done(request, code); },
+      peer_->http2 ? peer_->timeout : std::chrono::milliseconds(0));
 }
 
 void HttpSender::Requests::done(Requested::iterator request, CURLcode code) {
@@ -224,6 +225,8 @@ void HttpSender::Requests::done(Requested::iterator request, CURLcode code) {
       run(request);
       return;
     }
+    if (peer_->http2 && request->transfer->timed_out(code))
+      loop_.end_silent_connection(request->transfer->handle(), *host_, peer_->timeout);
     HttpJudgement judgement = judge(*request, code);
     again = judgement.send_each_alone;
     if (again)

@@ -11,6 +11,8 @@
 #include <system_error>
 #include <utility>
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -265,6 +267,9 @@ curl_socket_t HttpTransfer::open_socket(void *self, curlsocktype, curl_sockaddr 
     close(std::exchange(transfer->socket_, CURL_SOCKET_BAD));
     transfer->no_descriptor_ = true;
   }
+  const int milliseconds_unacknowledged = 60'000;
+  setsockopt(transfer->socket_, IPPROTO_TCP, TCP_USER_TIMEOUT, &milliseconds_unacknowledged,
+             sizeof milliseconds_unacknowledged);
   return transfer->socket_;
 }
 
@@ -320,12 +325,14 @@ void HttpTransfer::keep_body(const char *data, size_t bytes) noexcept {
   }
 }
 
+/* Over HTTP/2 a longer body is read to its end too: its trailers can hold the verdict, as those of gRPC do. */
 size_t HttpTransfer::on_body(char *data, size_t size, size_t n, void *self) {
   auto *transfer = static_cast<HttpTransfer *>(self);
   size_t bytes = size * n;
   transfer->keep_body(data, bytes);
   transfer->body_bytes_ += bytes;
-  return transfer->body_bytes_ > std::max(max_body, transfer->peer_->kept_body) ? 0 : bytes;
+  const HttpPeer &peer = *transfer->peer_;
+  return !peer.http2 && transfer->body_bytes_ > std::max(max_body, peer.kept_body) ? 0 : bytes;
 }
 
 /* Without the address: an error must not reveal to its readers how names resolve inside the network. */

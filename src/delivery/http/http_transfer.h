@@ -50,6 +50,9 @@ public:
   /* The server answered before it had the whole request over HTTP/2, and libcurl lost the answer, as 7.88 does. */
   bool answer_lost(CURLcode code) const { return code == CURLE_HTTP2_STREAM && !error_[0]; }
 
+  /* The request was begun on a connection and not answered completely in time. */
+  bool timed_out(CURLcode code) const { return requested_ && code == CURLE_OPERATION_TIMEDOUT; }
+
   /* The body of the request. */
   std::string_view sent() const { return sent_; }
 
