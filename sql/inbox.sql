@@ -52,6 +52,11 @@ SELECT outbox.mark_processed(pg_temp.v7('6 days', 1), 'mail') IS NULL AS unreach
 \set VERBOSITY terse
 SELECT outbox.run_inbox_maintenance();
 SELECT count(*) FILTER (WHERE event_id = pg_temp.v7('6 days', 1)) AS over, count(*) FILTER (WHERE id_time = 'infinity') AS other, count(*) > 5 AS kept FROM outbox.processed_events;
+-- Its record is gone, so it stays unknown also under a longer retention.
+SET outbox.processed_retention = '7d';
+\set VERBOSITY sqlstate
+SELECT outbox.mark_processed(pg_temp.v7('6 days', 1), 'mail') IS NULL AS unreachable;
+\set VERBOSITY terse
 -- Below two days by the hour; a day that is there stays in use, and so do hours when there are days again.
 SET outbox.processed_retention = '1d';
 SELECT outbox.mark_processed(pg_temp.v7('-2 hours', 1), 'mail') AND NOT outbox.mark_processed(pg_temp.v7('-2 hours', 1), 'mail') AS once;
@@ -85,7 +90,7 @@ SELECT DISTINCT relowner = 'postgres'::regrole AS the_extensions FROM pg_class W
 DROP OWNED BY regress_outbox_consumer;
 DROP ROLE regress_outbox_consumer;
 CREATE TEMP TABLE made AS SELECT p.oid::regprocedure::text AS name, md5(p.prosrc || pg_get_functiondef(p.oid) || obj_description(p.oid, 'pg_proc')) AS same
-  FROM pg_proc AS p WHERE p.pronamespace IN ('outbox'::regnamespace, 'outbox_internal'::regnamespace) AND p.proname ~ 'processed|inbox|partition|expire_rows';
+  FROM pg_proc AS p WHERE p.pronamespace IN ('outbox'::regnamespace, 'outbox_internal'::regnamespace) AND p.proname ~ 'processed|inbox|partition|expire_rows|refuse_dropped';
 SET client_min_messages = warning;
 DROP EXTENSION outbox CASCADE;
 SELECT setting || '/extension/outbox_inbox.sql' AS inbox FROM pg_config WHERE name = 'SHAREDIR' \gset
@@ -95,5 +100,11 @@ SELECT setting || '/extension/outbox_inbox.sql' AS inbox FROM pg_config WHERE na
 SELECT count(*) > 8 AS functions, count(*) FILTER (WHERE made.name IS NULL OR made.same <> md5(p.prosrc || pg_get_functiondef(p.oid) || obj_description(p.oid, 'pg_proc'))) AS different
 FROM pg_proc AS p LEFT JOIN made ON made.name = p.oid::regprocedure::text WHERE p.pronamespace IN ('outbox'::regnamespace, 'outbox_internal'::regnamespace);
 SELECT outbox.mark_processed(pg_temp.v7('0', 1), 'mail'), outbox.mark_processed(pg_temp.v7('0', 1), 'mail'), outbox.run_inbox_maintenance();
+SELECT outbox.mark_processed(pg_temp.v7('6 days', 1), 'mail');
+SET outbox.processed_retention = '4d';
+SELECT outbox.run_inbox_maintenance();
+RESET outbox.processed_retention;
+\set VERBOSITY sqlstate
+SELECT outbox.mark_processed(pg_temp.v7('6 days', 1), 'mail') IS NULL AS unreachable;
 DROP SCHEMA outbox, outbox_internal CASCADE;
 CREATE EXTENSION outbox;

@@ -48,11 +48,15 @@ COMMENT ON FUNCTION outbox_internal.drop_partition(text) IS
   'Drops a partition, which needs its parent unused. Returns false if another session prevents that for longer than '
   'lock_timeout, and NULL if anything else does, such as a view on the partition. outbox.run_maintenance() calls it.';
 
-CREATE OR REPLACE FUNCTION outbox_internal.empty_partition(part text) RETURNS boolean
+CREATE OR REPLACE FUNCTION outbox_internal.empty_partition(part text, refuse text) RETURNS boolean
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
+DECLARE
+  rel regclass := to_regclass(format('outbox.%I', part));
 BEGIN
-  IF pg_relation_size(to_regclass(format('outbox.%I', part))) > 0 THEN
+  IF NOT EXISTS (SELECT FROM pg_trigger AS t WHERE t.tgrelid = rel AND t.tgname = 'refuse_rows') THEN
+    EXECUTE format('CREATE OR REPLACE TRIGGER refuse_rows BEFORE INSERT ON outbox.%I '
+                   'FOR EACH ROW EXECUTE FUNCTION %s()', part, refuse);
     EXECUTE format('TRUNCATE outbox.%I', part);
   END IF;
   RETURN true;
@@ -67,9 +71,10 @@ EXCEPTION
     RETURN false;
 END
 $$;
-COMMENT ON FUNCTION outbox_internal.empty_partition(text) IS
-  'Frees the space of a partition that is to be dropped, also if its parent is always in use. Returns false if that '
-  'fails, for example because a session is reading it. outbox.run_maintenance() calls it.';
+COMMENT ON FUNCTION outbox_internal.empty_partition(text, text) IS
+  'Frees the space of a partition that is to be dropped, also if its parent is always in use; from then on a trigger '
+  'function refuses new rows. Returns false if that fails, for example because a session is using it. '
+  'outbox.run_maintenance() calls it.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.expire_rows(
   rows_of regclass, stamp text, older_than timestamptz, first_block bigint, blocks bigint

@@ -28,6 +28,17 @@ COMMENT ON TABLE outbox.processed_events_other IS
   'Processed events whose ids contain no time (UUID versions other than 7). They are deleted row by row, '
   'outbox.processed_retention after they were processed.';
 
+-- A sequence and not a row: a consumer's old snapshot sees it as it is now.
+CREATE SEQUENCE IF NOT EXISTS outbox_internal.processed_dropped MINVALUE 0 START 0;
+COMMENT ON SEQUENCE outbox_internal.processed_dropped IS
+  'Records of processed events whose ids are of an earlier time may have been dropped. In milliseconds since 1970.';
+
+CREATE OR REPLACE FUNCTION outbox_internal.processed_dropped() RETURNS timestamptz
+LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$ SELECT timestamptz 'epoch' + last_value * interval '1 ms' FROM outbox_internal.processed_dropped $$;
+COMMENT ON FUNCTION outbox_internal.processed_dropped() IS
+  'The time before which records of outbox.processed_events may have been dropped.';
+
 CREATE OR REPLACE FUNCTION outbox_internal.processed_retention() RETURNS interval
 LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$ SELECT coalesce(nullif(current_setting('outbox.processed_retention', true), ''), '7d')::interval $$;
@@ -44,6 +55,10 @@ BEGIN
   LOCK TABLE ONLY outbox.processed_events IN SHARE UPDATE EXCLUSIVE MODE; -- its partitions stay as they are
   IF to_regclass('outbox.processed_events_' || to_char(utc, 'YYYYMMDD')) IS NOT NULL THEN
     RETURN false; -- made when the retention was longer
+  ELSIF id_time < outbox_internal.processed_dropped() THEN
+    RETURN false; -- it would be empty: what it knew was dropped
+  ELSIF unit = 'day' AND outbox_internal.processed_dropped() > date_trunc('day', utc) AT TIME ZONE 'UTC' THEN
+    unit := 'hour'; -- the day's first hours were dropped
   END IF;
   IF unit = 'day'
      AND EXISTS (SELECT FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid
@@ -59,7 +74,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION outbox_internal.add_processed_partition(timestamptz) IS
-  'Creates the partition of outbox.processed_events for ids of that time, if it does not exist.';
+  'Creates the partition of outbox.processed_events for ids of that time, if it does not exist and was not dropped.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.refuse_processed(event_id uuid, handler text, id_time timestamptz)
 RETURNS void
@@ -75,11 +90,16 @@ BEGIN
     RAISE EXCEPTION 'the name of a handler must have 1 to 200 bytes'
       USING ERRCODE = 'invalid_parameter_value', DETAIL = format('It has %s.', octet_length(handler)),
       HINT = 'Name the consumer: one short text for each of its handlers.';
-  ELSIF id_time < clock_timestamp() THEN
+  ELSIF id_time < greatest(clock_timestamp(), outbox_internal.processed_dropped()) THEN
     RAISE EXCEPTION 'event % is too old to tell whether it was processed', event_id
       USING ERRCODE = 'datetime_field_overflow',
-      DETAIL = format('Its id is of %s; what was processed is known for %s.',
-                      id_time, outbox_internal.processed_retention()),
+      DETAIL = CASE WHEN id_time < clock_timestamp() - outbox_internal.processed_retention() THEN
+          format('Its id is of %s; what was processed is known for %s.',
+                 id_time, outbox_internal.processed_retention())
+        ELSE
+          format('Its id is of %s; records of ids from before %s have been dropped.',
+                 id_time, outbox_internal.processed_dropped())
+        END,
       HINT = 'Skip it, or process it where doing so twice is harmless. '
              'Set outbox.processed_retention to the longest time that an event may take to come, or come again.';
   END IF;
@@ -92,6 +112,17 @@ END
 $$;
 COMMENT ON FUNCTION outbox_internal.refuse_processed(uuid, text, timestamptz) IS
   'Raises the error for wrong arguments of outbox.mark_processed().';
+
+CREATE OR REPLACE FUNCTION outbox_internal.refuse_dropped() RETURNS trigger
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+  PERFORM outbox_internal.refuse_processed(NEW.event_id, NEW.handler, NEW.id_time);
+  RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION outbox_internal.refuse_dropped() IS
+  'Trigger of partitions of outbox.processed_events that were emptied and are to be dropped.';
 
 -- It is exact, because an id always belongs to the same partition, which has a unique index. It has no
 -- subtransaction, because a consumer may call it thousands of times in one transaction.
@@ -113,8 +144,10 @@ BEGIN
       PERFORM outbox_internal.refuse_processed(event_id, handler, born);
     END IF;
     part := 'outbox.processed_events_' || to_char(born AT TIME ZONE 'UTC', 'YYYYMMDDHH24');
-    IF to_regclass(left(part, -2)) IS NULL AND to_regclass(part) IS NULL THEN
-      PERFORM outbox_internal.add_processed_partition(born);
+    -- This is also where ids are refused whose partition was dropped: known ones cost nothing more.
+    IF to_regclass(left(part, -2)) IS NULL AND to_regclass(part) IS NULL
+       AND NOT outbox_internal.add_processed_partition(born) AND born < outbox_internal.processed_dropped() THEN
+      PERFORM outbox_internal.refuse_processed(event_id, handler, born);
     END IF;
   END IF;
   INSERT INTO outbox.processed_events (event_id, handler, id_time)
@@ -127,7 +160,8 @@ COMMENT ON FUNCTION outbox.mark_processed(uuid, text) IS
   'Records in the consumer''s own transaction that a handler has processed an event. Returns true the first time, '
   'and false for a duplicate, which the consumer then skips. A concurrent call for the same event and handler waits '
   'for that transaction: it returns false if that commits, true if it rolls back. An event whose id is older than '
-  'outbox.processed_retention is an error, because it would count as new again.';
+  'outbox.processed_retention, or whose record may have been dropped under a shorter one, is an error, because it '
+  'would count as new again.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.add_processed_partitions() RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET lock_timeout = '100ms'
@@ -163,21 +197,29 @@ AS $$
 DECLARE
   over CONSTANT timestamp := (clock_timestamp() - outbox_internal.processed_retention()) AT TIME ZONE 'UTC';
   part text;
+  ends timestamp;
   dropped boolean;
   in_use boolean := false;
   done bigint := 0;
 BEGIN
-  FOR part IN
-    SELECT c.relname
+  IF NOT pg_try_advisory_xact_lock('outbox.processed_events'::regclass::oid::integer, 0) THEN
+    RETURN 0; -- another session is dropping them
+  END IF;
+  FOR part, ends IN
+    SELECT c.relname, span.ends
     FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid,
-         regexp_match(c.relname, '^processed_events_([0-9]{8})([0-9]{2})?$') AS name (parts)
-    WHERE i.inhparent = 'outbox.processed_events'::regclass
-      AND to_date(parts[1], 'YYYYMMDD') + CASE WHEN parts[2] IS NULL THEN interval '1 day'
-                                          ELSE (parts[2]::integer + 1) * interval '1 hour' END < over
+         regexp_match(c.relname, '^processed_events_([0-9]{8})([0-9]{2})?$') AS name (parts),
+         LATERAL (SELECT to_date(parts[1], 'YYYYMMDD') + CASE WHEN parts[2] IS NULL THEN interval '1 day'
+                         ELSE (parts[2]::integer + 1) * interval '1 hour' END) AS span (ends)
+    WHERE i.inhparent = 'outbox.processed_events'::regclass AND span.ends < over
     ORDER BY c.relname
   LOOP
+    -- First, and not undone by a rollback: an id from before it is refused unless its partition still knows it.
+    PERFORM setval('outbox_internal.processed_dropped',
+                   greatest(s.last_value, extract(epoch FROM ends)::bigint * 1000))
+    FROM outbox_internal.processed_dropped AS s;
     -- While consumers always have a transaction open, the partition is emptied now and dropped only later.
-    IF outbox_internal.empty_partition(part) AND NOT in_use THEN
+    IF outbox_internal.empty_partition(part, 'outbox_internal.refuse_dropped') AND NOT in_use THEN
       dropped := outbox_internal.drop_partition(part);
       in_use := dropped IS FALSE;
       done := done + (dropped IS TRUE)::integer;

@@ -3,6 +3,7 @@
 import psycopg
 import pytest
 from outbox_rig import wait_until
+from outbox_rig.database import Database
 from outbox_rig.receiver import SECRET
 
 SEQUENCE = "outbox.events_position"
@@ -63,6 +64,23 @@ def test_a_server_that_was_restarted_knows_the_positions(db):
     wait_until(lambda: db.value(at_work) == 1, 20, "the worker to have read the table")
     db.enqueue("Order", "1", "second")
     assert db.value("SELECT count(*) FROM outbox.events WHERE event_type = 'second' AND position > 1001") == 1
+
+
+@pytest.mark.parametrize("preload", ["outbox", ""])
+def test_a_producer_knows_the_positions_where_no_worker_has_run(rig, preload):
+    with rig.postgres(settings={"shared_preload_libraries": preload, "outbox.enabled": "off"}) as pg:
+        db = Database(pg, "quiet").create()
+        events = [db.enqueue("Order", "1") for _ in range(5)]
+        if preload:
+            db.disconnect()
+            pg.stop()
+            pg.start()
+        db.sql(f"SELECT setval('{SEQUENCE}', 1)")
+        for _ in range(3):
+            with db.connect() as other:
+                events += [str(other.execute("SELECT outbox.enqueue('Order', 1, 'x', '{}')").fetchone()[0]) for _ in range(2)]
+        assert [str(event) for event, in db.sql("SELECT id FROM outbox.events ORDER BY position")] == events
+        assert db.doctor("positions")[0] == "ok"
 
 
 def test_cached_values_are_not_drawn_behind_others(db, receiver):

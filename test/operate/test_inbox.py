@@ -4,6 +4,7 @@ import os
 import subprocess
 import threading
 
+import psycopg
 import pytest
 from outbox_rig import wait_until
 from outbox_rig.database import Database
@@ -42,6 +43,68 @@ def test_consumers_that_share_their_work_process_each_event_once(db, pg):
         consumer.join()
     assert not errors
     assert sorted(str(row[0]) for row in db.sql("SELECT event_id FROM ledger")) == sorted(ids)
+
+
+def test_an_event_whose_record_was_dropped_is_not_new_again(db, pg):
+    """Whichever retention the maintenance went by, and whichever is in effect afterwards. A restore knows it too."""
+    day = [str(db.value(f"SELECT {SOME_DAY.format(n * 86400, n)}")) for n in range(12)]
+
+    def refused(base: Database, retention: str, event: str) -> str:
+        with base.connect() as connection, pytest.raises(psycopg.errors.DatetimeFieldOverflow) as error:
+            connection.execute(f"SET outbox.processed_retention = '{retention}'")
+            again = connection.execute("SELECT outbox.mark_processed(%s, 'mail')", [event]).fetchone()
+            pytest.fail(f"mark_processed() returned {again}")
+        return error.value.diag.message_detail
+
+    def marked(retention: str, *events: str) -> list[bool]:
+        with db.connect() as connection:
+            connection.execute(f"SET outbox.processed_retention = '{retention}'")
+            return [connection.execute("SELECT outbox.mark_processed(%s, 'mail')", [event]).fetchone()[0] for event in events]
+
+    def maintain(retention: str) -> None:
+        with db.connect() as connection:
+            connection.execute(f"SET outbox.processed_retention = '{retention}'")
+            connection.execute("SELECT outbox.run_maintenance()")
+
+    # A consumer's session has 30 days; the maintenance goes by 7. The day cannot be dropped, only emptied.
+    assert marked("30d", day[0], day[10], day[10]) == [True, True, False]
+    with db.connect(autocommit=False) as consumer:
+        consumer.execute("SELECT outbox.mark_processed(%s, 'ledger')", [day[0]])
+        maintain("7d")
+        left = "SELECT to_regclass('outbox.processed_events_' || to_char(now() - interval '10 days', 'YYYYMMDD'))"
+        assert db.value(left) is not None
+        refused(db, "30d", day[10])
+        consumer.rollback()
+    maintain("7d")
+    assert db.value(left) is None
+    assert "have been dropped" in refused(db, "30d", day[10])
+    refused(db, "30d", day[11])
+    # The retention was shorter for a while.
+    assert marked("7d", day[6], day[4]) == [True, True]
+    with db.connect(autocommit=False) as old_snapshot:
+        old_snapshot.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        old_snapshot.execute("SELECT 1")
+        maintain("5d")
+        with pytest.raises(psycopg.errors.DatetimeFieldOverflow):
+            old_snapshot.execute("SELECT outbox.mark_processed(%s, 'mail')", [day[6]])
+    refused(db, "7d", day[6])
+    assert marked("7d", day[4], day[3]) == [False, True]
+    # Below two days, hours are dropped; a day that begins with dropped hours is not made again.
+    hour = [str(db.value(f"SELECT {SOME_DAY.format(n * 3600, n)}")) for n in (30, 29, 27)]
+    assert marked("40h", hour[0], hour[0]) == [True, False]
+    maintain("28h")
+    assert marked("7d", hour[2], hour[2]) == [True, False]
+    refused(db, "7d", hour[0])
+    copy = Database(pg, db.name + "_restored")
+    with pg.connect() as admin:
+        admin.execute(f"CREATE DATABASE {copy.name}")
+    try:
+        run(pg, "psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", copy.name, text=run(pg, "pg_dump", "-d", db.name))
+        refused(copy, "7d", hour[0])
+        refused(copy, "30d", day[10])
+        assert copy.value("SELECT outbox.mark_processed(%s, 'mail')", hour[2]) is False
+    finally:
+        copy.drop()
 
 
 def run(pg, program: str, *arguments: str, text: str | None = None) -> str:

@@ -84,7 +84,8 @@ void settings_define(void) {
 
   DefineCustomIntVariable(
       "outbox.dedup_window", "How long a dedup key is remembered.",
-      "A second event with the same dedup_key is not enqueued within this time. Unit: seconds. Default: 1d. Range: 0 "
+      "A second event with the same dedup_key is not enqueued within this time. The worker deletes keys by its own "
+      "value, so one that is longer for a role or a session alone has no effect. Unit: seconds. Default: 1d. Range: 0 "
       "(not remembered) to 3650d.",
       &setting_dedup_window, 24 * 60 * 60, 0, TEN_YEARS_S, PGC_SUSET, GUC_UNIT_S, NULL, NULL, NULL);
 
@@ -125,7 +126,8 @@ void settings_define(void) {
   DefineCustomIntVariable("outbox.processed_retention", "How long outbox.mark_processed() remembers an event.",
                           "The time counts from the time in the event's id or, for an id without a time, from the "
                           "processing. An older event is refused, because it would count as new again. Processed "
-                          "events are dropped by the day, below 2d by the hour. Unit: seconds. Default: 7d. Range: "
+                          "events are dropped by the day, below 2d by the hour. The worker drops them by its own "
+                          "value; an event that it has dropped is refused too. Unit: seconds. Default: 7d. Range: "
                           "1h to 3650d.",
                           &setting_processed_retention, 7 * 24 * 60 * 60, 60 * 60, TEN_YEARS_S, PGC_SUSET, GUC_UNIT_S,
                           NULL, NULL, NULL);

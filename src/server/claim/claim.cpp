@@ -9,7 +9,6 @@
 #include "server/claim/claim_table.h"
 #include "server/enqueue/position.h"
 #include "server/sinks/worker_sinks.h"
-#include "server/storage/sql.h"
 
 #include "dispatch/round/claim_round.h"
 
@@ -65,28 +64,9 @@ void claim_give_back(void) {
   claim_round().give_back();
 }
 
-static Statement read_highest = make_statement<>(
-    "SELECT pg_catalog.max(position) FROM (SELECT (SELECT pg_catalog.max(position) FROM outbox.events_pending) AS "
-    "position UNION ALL SELECT (SELECT pg_catalog.max(position) FROM outbox.events_failed)) AS highest");
-
-static bool visit_highest(TupleTableSlot *slot, void *) {
-  if (!slot->tts_isnull[0])
-    position_seen(DatumGetInt64(slot->tts_values[0]));
-  return false;
-}
-
-/* The sequence may have been set back while the server was down. */
-static void learn_positions(void) {
-  if (position_known())
-    return;
-  SPI_connect();
-  statement_read(&read_highest, NULL, InvalidSnapshot, visit_highest, NULL);
-  SPI_finish();
-}
-
 void claim_init(int64 origin) {
   port().set_origin(origin);
-  learn_positions();
+  position_learn();
 }
 
 void claim_tell_error(const char *error) {

@@ -8,6 +8,7 @@
 extern "C" {
 #include "access/xact.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_type.h"
 #include "commands/sequence.h"
 #include "storage/lmgr.h"
 #include "utils/builtins.h"
@@ -73,6 +74,45 @@ static void raise_highest(pg_atomic_uint64 *highest, int64 position) {
     ;
 }
 
+/* Without a slot for this database (no preload, or no commit since the server's start) each session has its own. */
+static pg_atomic_uint64 *highest_drawn(Oid sequence) {
+  static pg_atomic_uint64 own_highest;
+  static Oid own_sequence;
+
+  if (pg_atomic_uint64 *shared = shared_drawn(sequence))
+    return shared;
+  if (own_sequence != sequence)
+    pg_atomic_write_u64(&own_highest, 0);
+  own_sequence = sequence;
+  return &own_highest;
+}
+
+/* The sequence may have been set back while nothing knew its positions: so those in the table count. Normally none is
+ * above a position that was just drawn, so dead rows below it are not read. */
+static pg_atomic_uint64 *learn_highest(Oid sequence, int64 above) {
+  static Statement read_highest = make_statement<INT8OID>(
+      "SELECT pg_catalog.max(position) FROM (SELECT (SELECT pg_catalog.max(position) FROM outbox.events_pending "
+      "WHERE position OPERATOR(pg_catalog.>) $1) AS position UNION ALL SELECT (SELECT pg_catalog.max(position) "
+      "FROM outbox.events_failed WHERE position OPERATOR(pg_catalog.>) $1)) AS highest");
+  Datum values[] = {Int64GetDatum(above)};
+  pg_atomic_uint64 *highest = highest_drawn(sequence);
+
+  if (pg_atomic_read_u64(highest) > 0)
+    return highest;
+  bool isnull = true;
+  OwnerScope scope = owner_enter();
+  owner_execute(&read_highest, values, NULL);
+  const Datum position = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull);
+  if (!isnull)
+    raise_highest(highest, position_last_of(DatumGetInt64(position)));
+  owner_leave(scope);
+  return highest;
+}
+
+void position_learn(void) {
+  (void)learn_highest(outbox_sequence_oid(), 0);
+}
+
 /* Discards a position that is not above all drawn ones: another session was faster or had cached values, or the
  * sequence was set back (setval(), RESTART). A sequence that was set back is repaired; otherwise the worker would
  * skip the event, and events of its key would be out of order. */
@@ -82,28 +122,16 @@ int64 position_draw(void) {
 
   (void)GetTopTransactionId();
   int64 position = nextval_internal(sequence, false);
-  if (pg_atomic_uint64 *highest = shared_drawn(sequence)) {
-    for (bool again = false; position <= (int64)pg_atomic_read_u64(highest); again = true) {
-      int64 drawn = (int64)pg_atomic_read_u64(highest);
-      if (again && was_set_back(sequence, drawn))
-        advance_sequence(sequence, drawn);
-      position = nextval_internal(sequence, false);
-    }
-    raise_highest(highest, position_last_of(position));
+  pg_atomic_uint64 *highest = learn_highest(sequence, position);
+  for (bool again = false; position <= (int64)pg_atomic_read_u64(highest); again = true) {
+    int64 drawn = (int64)pg_atomic_read_u64(highest);
+    if (again && was_set_back(sequence, drawn))
+      advance_sequence(sequence, drawn);
+    position = nextval_internal(sequence, false);
   }
+  raise_highest(highest, position_last_of(position));
   note_drawn(sequence, position_last_of(position));
   return position;
-}
-
-void position_seen(int64 position) {
-  if (pg_atomic_uint64 *highest = shared_drawn(outbox_sequence_oid()))
-    raise_highest(highest, position_last_of(position));
-}
-
-bool position_known(void) {
-  const pg_atomic_uint64 *highest = shared_drawn(outbox_sequence_oid());
-
-  return highest && pg_atomic_read_u64(const_cast<pg_atomic_uint64 *>(highest)) > 0;
 }
 
 void position_keep(int64 given) {

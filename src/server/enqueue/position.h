@@ -8,11 +8,9 @@
  */
 int64 position_draw(void);
 
-/* A row with this position exists: positions up to it are not drawn again. */
-void position_seen(int64 position);
-
-/* Was a position drawn, or seen by position_seen(), since the server started? */
-bool position_known(void);
+/* Positions in the table are not drawn again, even if the sequence was set back before the server started. The first
+ * draw does this too; the worker does it before it reads. In a transaction. */
+void position_learn(void);
 
 /* A restored row has kept its position: moves the sequence past it, so that it is not drawn again. */
 void position_keep(int64 given);
