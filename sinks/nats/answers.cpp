@@ -3,6 +3,8 @@
  * token is its number. Of a subject that the user may not publish to, the server only says the name: its oldest
  * message in flight is meant.
  */
+#include <algorithm>
+
 #include "acknowledgement.h"
 #include "delivery/base/clean_text.h"
 #include "delivery/base/until_memory.h"
@@ -34,7 +36,7 @@ std::string Publisher::about_subject(const std::string &subject) const {
 
 void Publisher::read() {
   while (connection_->receive()) {
-    received_at_ = Clock::now();
+    received_at_ = alive_at_ = Clock::now();
     pinged_ = false;
     Operation operation;
     while (connection_->next(operation))
@@ -59,6 +61,7 @@ void Publisher::on_message(const Operation &message) {
     return; /* it was given up */
   stall_detector_.on_acknowledgement(received_at_);
   acknowledged_at_ = received_at_;
+  acknowledged_up_to_ = std::max(acknowledged_up_to_, at->first);
   until_memory([&] {
     Acknowledgement answer = read_acknowledgement(message);
     if (answer.outcome == Outcome::Sent)
@@ -116,6 +119,7 @@ void Publisher::on_permission_error(std::string_view error) {
       continue;
     stall_detector_.on_acknowledgement(received_at_);
     acknowledged_at_ = received_at_;
+    acknowledged_up_to_ = std::max(acknowledged_up_to_, at->first);
     until_memory([&] {
       on_refused(at->second,
                  "is not allowed to be published to by " + config_->connecting.who() +
@@ -128,12 +132,12 @@ void Publisher::on_permission_error(std::string_view error) {
   reporter_->log(OB_LOG_WARNING, "the server says: " + clean_text(error.substr(0, 300)));
 }
 
-/* No stream has answered for messages, while others are acknowledged: their subject has another subscriber, so the
- * server does not say that there is no stream. */
+/* No stream has answered for messages, while later ones are acknowledged: their subject has another subscriber, so
+ * the server does not say that there is no stream. The others may still be on their way. */
 void Publisher::give_up_unanswered(Time now) {
   constexpr std::chrono::seconds recent{5};
-  while (!in_flight_.empty() && acknowledged_at_ > in_flight_.begin()->second.sent_at &&
-         now - acknowledged_at_ < recent && now - in_flight_.begin()->second.sent_at >= StallDetector::stall_after) {
+  while (!in_flight_.empty() && acknowledged_up_to_ > in_flight_.begin()->first && now - acknowledged_at_ < recent &&
+         now - in_flight_.begin()->second.sent_at >= StallDetector::stall_after) {
     auto at = in_flight_.begin();
     until_memory([&] {
       on_refused(at->second, "is acknowledged by no stream within 30 s: create one for it, or correct option subject",

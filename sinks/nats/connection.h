@@ -33,6 +33,7 @@ public:
 
   std::string &out() { return out_; }
   size_t unsent() const { return out_.size() - sent_; }
+  size_t queued() const { return transport_.queued(); } /* in the socket */
   /* Sends what the socket takes. Returns whether that was anything. */
   bool flush();
   /* Reads once what the socket has. Returns false if that was nothing. */

@@ -35,7 +35,10 @@ void Publisher::run_once() {
     return;
   }
   pump();
-  connection_->flush();
+  const bool any_taken = connection_->flush();
+  const Time now = Clock::now();
+  if (stall_detector_.on_flush(any_taken, connection_->unsent() > 0 ? connection_->queued() : 0, now))
+    alive_at_ = now;
   wait();
   read();
   check_time();
@@ -45,7 +48,7 @@ void Publisher::run_once() {
 
 void Publisher::connect() {
   connection_ = open<Connection>(config_->connecting);
-  received_at_ = acknowledged_at_ = Clock::now();
+  received_at_ = alive_at_ = acknowledged_at_ = Clock::now();
   pinged_ = false;
   reporter_->log(OB_LOG_INFO, "connected to " + connection_->peer() + ", " + connection_->product());
   if (size_t most = connection_->info().max_payload; most < config_->max_message_bytes)
@@ -73,7 +76,7 @@ void Publisher::lose(const Trouble &trouble) {
 Publisher::Time Publisher::look_at() const {
   Time at = connect_at();
   if (connection_) {
-    at = std::min(subjects_.look_at(), received_at_ + config_->connecting.ping_interval * (pinged_ ? 2 : 1));
+    at = std::min(subjects_.look_at(), alive_at_ + config_->connecting.ping_interval * (pinged_ ? 2 : 1));
     if (!in_flight_.empty())
       at = std::min({at, stall_detector_.stalled_at(),
                      std::max(in_flight_.begin()->second.sent_at + StallDetector::stall_after,
@@ -92,15 +95,20 @@ void Publisher::check_time() {
   if (subjects_.forget_unused(now))
     report_degraded();
   const auto interval = config_->connecting.ping_interval;
-  if (now - received_at_ >= 2 * interval)
+  const bool stalled = stall_detector_.is_stalled(in_flight_.size(), now);
+  const bool drains =
+      (stalled || now - alive_at_ >= 2 * interval) && stall_detector_.drains(connection_->queued(), now);
+  if (drains)
+    alive_at_ = now;
+  if (now - alive_at_ >= 2 * interval)
     throw Trouble("connect", OB_REASON_TIMEOUT,
                   "the server " + connection_->peer() + " has sent nothing for " +
                       std::to_string(2 * interval.count()) + " s, and answers no PING");
-  if (!pinged_ && now - received_at_ >= interval) {
+  if (!pinged_ && now - alive_at_ >= interval) {
     connection_->out() += "PING\r\n";
     pinged_ = true;
   }
-  if (stall_detector_.is_stalled(in_flight_.size(), now))
+  if (stalled && !drains)
     throw Trouble("connect", OB_REASON_TIMEOUT,
                   "no stream behind " + connection_->peer() + " has acknowledged a message for " +
                       std::to_string(StallDetector::stall_after.count()) + " s, and " +

@@ -74,6 +74,8 @@ private:
   /* From here on: the sink's thread only. */
   std::unique_ptr<Connection> connection_; /* null while disconnected */
   Time received_at_{}, acknowledged_at_{};
+  Time alive_at_{};                        /* when something was received, or left a full socket */
+  uint64_t acknowledged_up_to_ = 0;        /* the server has read all messages before this one */
   bool pinged_ = false;                    /* the server has been asked for a sign of life */
   std::map<uint64_t, InFlight> in_flight_; /* by number, so the oldest comes first */
   uint64_t last_number_ = 0;

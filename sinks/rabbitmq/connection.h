@@ -36,6 +36,7 @@ public:
 
   std::string &out() { return out_; }
   size_t unsent() const { return out_.size() - sent_; }
+  size_t queued() const { return transport_.queued(); } /* in the socket */
   void send(amqp_channel_t channel, amqp_method_number_t id, void *method) {
     append_method(channel, id, method, out_);
   }

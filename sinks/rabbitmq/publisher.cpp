@@ -37,8 +37,11 @@ void Publisher::run_once() {
     return;
   }
   pump();
-  if (connection_->flush())
-    sent_at_ = Clock::now();
+  const bool any_taken = connection_->flush();
+  const Time now = Clock::now();
+  if (any_taken)
+    sent_at_ = now;
+  stall_detector_.on_flush(any_taken, connection_->unsent() > 0 ? connection_->queued() : 0, now);
   wait();
   read();
   check_time();
@@ -106,7 +109,8 @@ void Publisher::check_time() {
     sent_at_ = now;
   }
   size_t in_flight = unconfirmed_.size() + (asking_ ? 1 : 0);
-  if (blocked_.empty() && stall_detector_.is_stalled(in_flight, now))
+  if (blocked_.empty() && stall_detector_.is_stalled(in_flight, now) &&
+      !stall_detector_.drains(connection_->queued(), now))
     throw Trouble("connect", OB_REASON_TIMEOUT,
                   "the broker " + connection_->peer() + " has confirmed nothing for " +
                       std::to_string(StallDetector::stall_after.count()) + " s, and " + std::to_string(in_flight) +

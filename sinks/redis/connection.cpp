@@ -19,12 +19,14 @@ static Trouble refused(const char *step, const std::string &what, const redisRep
   return {step, error.reason, what + ": " + error.text};
 }
 
-void Connection::flush() {
+bool Connection::flush() {
+  bool any = false;
   while (sent_ < out_.size()) {
     size_t n = transport_.send(std::string_view(out_).substr(sent_));
     if (n == 0)
       break;
     sent_ += n;
+    any = true;
   }
   if (sent_ == out_.size()) {
     out_.clear();
@@ -33,6 +35,7 @@ void Connection::flush() {
     out_.erase(0, sent_);
     sent_ = 0;
   }
+  return any;
 }
 
 bool Connection::receive() {

@@ -31,8 +31,9 @@ public:
 
   std::string &out() { return out_; }
   size_t unsent() const { return out_.size() - sent_; }
-  /* Sends what the socket takes. */
-  void flush();
+  size_t queued() const { return transport_.queued(); } /* in the socket */
+  /* Sends what the socket takes. Returns whether that was anything. */
+  bool flush();
   /* Reads once what the socket has. Returns false if that was nothing. */
   bool receive();
   Reply next(); /* null if none is complete */

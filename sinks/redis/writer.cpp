@@ -36,7 +36,8 @@ void Writer::run_once() {
   }
   pump();
   try {
-    connection_->flush();
+    const bool any_taken = connection_->flush();
+    stall_detector_.on_flush(any_taken, connection_->unsent() > 0 ? connection_->queued() : 0, Clock::now());
   } catch (const Trouble &) {
     read(); /* why the server hangs up comes before the end of the connection */
     throw;
@@ -97,7 +98,7 @@ void Writer::check_time() {
   Time now = Clock::now();
   if (streams_.forget_unused(now))
     report_degraded();
-  if (stall_detector_.is_stalled(in_flight_.size(), now))
+  if (stall_detector_.is_stalled(in_flight_.size(), now) && !stall_detector_.drains(connection_->queued(), now))
     throw Trouble("connect", OB_REASON_TIMEOUT,
                   "the server " + connection_->peer() + " has replied nothing for " +
                       std::to_string(StallDetector::stall_after.count()) + " s, and " +

@@ -417,3 +417,48 @@ TEST(StallDetector, OnlyWorkWithoutAnyAcknowledgementIsOne) {
   stall.on_submit(0, now + 2h); /* after an idle time */
   EXPECT_FALSE(stall.is_stalled(1, now + 2h + 1s));
 }
+
+TEST(StallDetector, BytesThatLeaveAFullSocketAreProgress) {
+  StallDetector stall;
+  StallDetector::Time now{1h};
+  stall.on_submit(0, now);
+  EXPECT_FALSE(stall.on_flush(true, 1000, now)) << "the socket was empty";
+  EXPECT_FALSE(stall.on_flush(false, 1000, now + 10s)) << "it took nothing";
+  EXPECT_TRUE(stall.is_stalled(1, now + 30s));
+  EXPECT_FALSE(stall.drains(1000, now + 30s));
+  EXPECT_TRUE(stall.on_flush(true, 0, now + 30s));
+  EXPECT_FALSE(stall.is_stalled(1, now + 59s));
+  EXPECT_FALSE(stall.on_flush(true, 0, now + 40s)) << "it was full no more";
+  EXPECT_TRUE(stall.is_stalled(1, now + 60s));
+}
+
+TEST(StallDetector, SmallMessagesToAPeerThatHangsAreNone) {
+  StallDetector stall;
+  StallDetector::Time now{1h};
+  stall.on_submit(0, now);
+  for (int s = 0; s < 30; s++) {
+    stall.on_submit(1, now + std::chrono::seconds(s));
+    EXPECT_FALSE(stall.on_flush(true, 0, now + std::chrono::seconds(s)));
+  }
+  EXPECT_TRUE(stall.is_stalled(2, now + 30s));
+  EXPECT_FALSE(stall.drains(0, now + 30s));
+  EXPECT_FALSE(stall.drains(100, now + 30s)) << "the socket has not been full";
+}
+
+TEST(StallDetector, AFullSocketThatEmptiesIsProgress) {
+  StallDetector stall;
+  StallDetector::Time now{1h};
+  stall.on_submit(0, now);
+  stall.on_flush(true, 1000, now);
+  stall.on_flush(true, 0, now);
+  EXPECT_TRUE(stall.drains(900, now + 30s));
+  EXPECT_FALSE(stall.is_stalled(1, now + 59s));
+  EXPECT_TRUE(stall.is_stalled(1, now + 60s));
+  EXPECT_FALSE(stall.drains(900, now + 60s)) << "the peer takes no more";
+  EXPECT_TRUE(stall.drains(0, now + 60s));
+  EXPECT_FALSE(stall.drains(0, now + 90s)) << "the peer has all and says nothing";
+  stall.on_flush(true, 1000, now + 100s);
+  stall.on_submit(0, now + 110s); /* all was acknowledged */
+  EXPECT_FALSE(stall.drains(900, now + 140s));
+  EXPECT_FALSE(stall.on_flush(true, 0, now + 140s));
+}

@@ -10,6 +10,7 @@
 
 #include "bad_input.h"
 #include "authority.h"
+#include "delivery/engine/opened_keys.h"
 #include "delivery/sinks/kafka/kafka_config.h"
 
 using namespace outbox;
@@ -110,6 +111,26 @@ TEST(Pem, LibrdkafkaGetsTheOpenKey) {
   ASSERT_EQ(rd_kafka_conf_get(conf.get(), "ssl.key.pem", text.data(), &size), RD_KAFKA_CONF_OK);
   EXPECT_STREQ(text.c_str(), own.key_pem().c_str());
   EXPECT_NE(rd_kafka_conf_get(conf.get(), "ssl.key.password", text.data(), &size), RD_KAFKA_CONF_OK);
+}
+
+TEST(OpenedKeys, AKeyThatNobodyFetchesIsForgottenAfterAMinute) {
+  const Options mapping{{"ssl_key_pem", pbkdf2(1)}, {"ssl_key_password", "correct horse"}};
+  const auto now = std::chrono::steady_clock::now();
+  auto asked = [&](OpenedKeys &keys, BackgroundJobs &jobs) {
+    Options copy = mapping;
+    bool opened = keys.open(copy, jobs);
+    EXPECT_TRUE(jobs.finish(std::chrono::steady_clock::now() + std::chrono::seconds(60)));
+    return opened;
+  };
+  OpenedKeys keys;
+  BackgroundJobs jobs;
+  EXPECT_FALSE(asked(keys, jobs)) << "it is being opened";
+  keys.forget_unfetched(now + std::chrono::seconds(59));
+  EXPECT_THROW(asked(keys, jobs), BadInput) << "no password decrypts it";
+  EXPECT_FALSE(asked(keys, jobs));
+  keys.forget_unfetched(std::chrono::steady_clock::now() + std::chrono::seconds(61));
+  EXPECT_FALSE(asked(keys, jobs)) << "it was forgotten";
+  EXPECT_THROW(asked(keys, jobs), BadInput);
 }
 
 }  // namespace

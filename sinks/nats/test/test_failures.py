@@ -4,7 +4,7 @@ import json
 
 import pytest
 from outbox_rig import wait_until
-from outbox_rig.kind_fixtures import cpu_of, memory_is_bounded, metrics_show
+from outbox_rig.kind_fixtures import SlowLink, a_slow_link_is_waited_for, cpu_of, memory_is_bounded, metrics_show
 from outbox_rig.writers import Writers
 
 from streams import Stream
@@ -279,6 +279,18 @@ def test_memory_is_bounded_while_the_server_hangs(db, server, name):
     Stream(server, name)
     db.nats_sink("nats", server, subject=f"{name}.x")
     memory_is_bounded(db, "nats", server, most=400, events=1000, size=200_000)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(("events", "size"), [(1, 5_000_000), (500, 10_000)])
+def test_large_events_on_a_slow_link(db, make_server, name, events, size):
+    """Also small ones wait in the buffers for more than 30 s."""
+    server = make_server(config="max_payload: 8MB")
+    stream = Stream(server, name)
+    with SlowLink(server.port, 60_000) as link:
+        db.nats_sink("nats", server, subject=f"{name}.${{event_type}}", max_message_bytes="8000000", hosts=f"127.0.0.1:{link.port}")
+        a_slow_link_is_waited_for(db, "nats", link, events, size)
+    assert stream.count() == events + 2
 
 
 def test_a_silent_server_is_noticed_while_idle(db, server, name):

@@ -4,7 +4,7 @@ import json
 
 import pytest
 from outbox_rig import wait_until
-from outbox_rig.kind_fixtures import cpu_of, memory_is_bounded, metrics_show
+from outbox_rig.kind_fixtures import SlowLink, a_slow_link_is_waited_for, cpu_of, memory_is_bounded, metrics_show
 from outbox_rig.writers import Writers
 
 from queues import Queue
@@ -206,6 +206,15 @@ def test_memory_is_bounded_while_the_broker_hangs(db, broker, exchange):
     Queue(broker, exchange)
     db.rabbit_sink("rabbit", broker, exchange=exchange)
     memory_is_bounded(db, "rabbit", broker, most=80)
+
+
+@pytest.mark.timeout(600)
+def test_a_large_event_on_a_slow_link(db, broker, exchange):
+    queue = Queue(broker, exchange)
+    with SlowLink(broker.port, 60_000) as link:
+        db.rabbit_sink("rabbit", broker, exchange=exchange, hosts=f"127.0.0.1:{link.port}")
+        a_slow_link_is_waited_for(db, "rabbit", link)
+    assert queue.count() == 3
 
 
 def test_a_quorum_queue(db, broker, exchange):

@@ -7,7 +7,7 @@ import time
 import pytest
 import redis
 from outbox_rig import wait_until
-from outbox_rig.kind_fixtures import cpu_of, memory_is_bounded, metrics_show
+from outbox_rig.kind_fixtures import SlowLink, a_slow_link_is_waited_for, cpu_of, memory_is_bounded, metrics_show
 from outbox_rig.process import free_port
 from outbox_rig.writers import Writers
 
@@ -114,6 +114,14 @@ def test_a_server_that_hangs(db, server, stream):
 def test_memory_is_bounded_while_the_server_hangs(db, server, stream):
     db.redis_sink("redis", server, stream=stream.name)
     memory_is_bounded(db, "redis", server, most=80)
+
+
+@pytest.mark.timeout(600)
+def test_a_large_event_on_a_slow_link(db, server, stream):
+    with SlowLink(server.port, 60_000) as link:
+        db.redis_sink("redis", server, stream=stream.name, hosts=f"127.0.0.1:{link.port}")
+        a_slow_link_is_waited_for(db, "redis", link)
+    assert stream.count() == 3
 
 
 def test_a_removed_sink_ends_at_once(db, server, stream):

@@ -20,21 +20,23 @@ static std::string open(const std::array<std::string, 3> &id) {
   return open_key({key, id[0], certificate, id[2].empty() ? nullptr : &id[2], password, &id[1]});
 }
 
+void OpenedKeys::forget_unfetched(Clock::time_point now) {
+  std::erase_if(keys_, [&](const auto &each) { return each.second.is_open() && each.second.asked_at + KEPT < now; });
+}
+
 bool OpenedKeys::open(Options &mapping, BackgroundJobs &jobs) {
   const std::string *key = find_option(mapping, "ssl_key_pem"), *password = find_option(mapping, "ssl_key_password"),
                     *certificate = find_option(mapping, "ssl_certificate_pem");
   if (!key || !password)
     return true;
   const std::array<std::string, 3> id{*key, *password, certificate ? *certificate : ""};
-  const Clock::time_point now = Clock::now();
-  std::erase_if(keys_, [&](const auto &each) { return each.second.is_open() && each.second.asked_at + KEPT < now; });
   const auto found = keys_.find(id);
   if (found == keys_.end()) {
     if (std::any_of(keys_.begin(), keys_.end(), [](const auto &each) { return !each.second.is_open(); }))
       return false;
     auto job = std::make_shared<std::packaged_task<std::string()>>([id] { return outbox::open(id); });
     jobs.run([job] { (*job)(); }); /* first, as it throws if there is no thread: the next call then tries again */
-    keys_.emplace(id, One{job->get_future(), now});
+    keys_.emplace(id, One{job->get_future(), Clock::now()});
     return false;
   }
   if (!found->second.is_open())

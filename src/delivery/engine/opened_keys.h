@@ -21,6 +21,8 @@ public:
   /* Puts the opened key in the place of ssl_key_pem, and removes ssl_key_password. False: it is not yet open, so ask
    * again. Throws BadInput if it cannot be opened, and std::system_error if no thread can be started. */
   bool open(Options &mapping, BackgroundJobs &jobs);
+  /* Call it now and then, as nothing else may ask for a key any more. */
+  void forget_unfetched(std::chrono::steady_clock::time_point now);
 
 private:
   using Clock = std::chrono::steady_clock;

@@ -5,10 +5,12 @@
 #include "delivery/net/transport.h"
 
 #include <fcntl.h>
+#include <linux/sockios.h>
 #include <netdb.h>
 #include <netinet/tcp.h>
 #include <openssl/err.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -181,6 +183,11 @@ size_t Transport::send(std::string_view bytes) {
   if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)
     return 0;
   throw Trouble("connect", OB_REASON_CONNECTION, "the connection to " + peer_ + " was lost: " + reason_of(errno));
+}
+
+size_t Transport::queued() const {
+  int bytes = 0;
+  return ioctl(fd_, SIOCOUTQ, &bytes) == 0 ? static_cast<size_t>(bytes) : 0;
 }
 
 }  // namespace outbox

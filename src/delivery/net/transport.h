@@ -49,6 +49,8 @@ public:
   /* Both return the number of bytes, 0 if the socket would block, and throw Trouble when the connection is lost. */
   size_t receive(char *into, size_t room);
   size_t send(std::string_view bytes);
+  /* Bytes that were sent and that the peer's machine has not acknowledged. */
+  size_t queued() const;
   /* "127.0.0.1 port 5672" */
   const std::string &peer() const { return peer_; }
 

@@ -1,7 +1,10 @@
 """Fixtures for the tests of a kind of sink in sinks/<kind>/test, as a pytest plugin: a server for the session, and a look at its log.
 And tests that all kinds have in common."""
 
+import contextlib
 import re
+import socket
+import threading
 import time
 
 import pytest
@@ -74,6 +77,64 @@ def memory_is_bounded(db, sink: str, peer, most: int, events: int = 300, size: i
         peer.thaw()
         db.pg.reset("outbox.max_in_flight_memory")
     wait_until(lambda: db.pending() == 0, 120, lambda: db.sql("SELECT * FROM outbox.sinks"))
+
+
+class SlowLink:
+    """A port whose connections lead to another one, and carry this number of bytes per second to it."""
+
+    def __init__(self, to: int, rate: int):
+        self.to, self.rate, self.connections = to, rate, 0
+        self._sockets = [socket.socket()]
+        self._sockets[0].setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)  # and no more by itself
+        self._sockets[0].bind(("127.0.0.1", 0))
+        self._sockets[0].listen()
+        self.port = self._sockets[0].getsockname()[1]
+
+    def __enter__(self) -> "SlowLink":
+        threading.Thread(target=self._accept, daemon=True).start()
+        return self
+
+    def __exit__(self, *_) -> None:
+        for each in self._sockets:
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+            each.close()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._sockets[0].accept()
+                self.connections += 1
+                server = socket.create_connection(("127.0.0.1", self.to))
+                self._sockets += [client, server]
+                threading.Thread(target=self._carry, args=(client, server, self.rate // 20, 0.05), daemon=True).start()
+                threading.Thread(target=self._carry, args=(server, client, 65536, 0), daemon=True).start()
+
+    def _carry(self, reads: socket.socket, writes: socket.socket, most: int, pause: float) -> None:
+        with contextlib.suppress(OSError):
+            while data := reads.recv(most):
+                writes.sendall(data)
+                time.sleep(pause)  # this is the rate
+            writes.shutdown(socket.SHUT_WR)
+
+
+def a_slow_link_is_waited_for(db, sink: str, link: SlowLink, events: int = 1, size: int = 5_000_000) -> None:
+    """Events that are on their way for more than 30 s arrive by their first connection, and those behind them, too. Half of their bytes are in the
+    sink's buffer at first, and half in the socket's."""
+    db.enqueue("Order", "first")
+    wait_until(lambda: db.pending() == 0, 60, lambda: db.sql("SELECT * FROM outbox.sinks"))
+    logged = len(db.pg.log.read_text())
+
+    def have_arrived() -> bool:
+        assert link.connections == 1, db.sql("SELECT * FROM outbox.sinks")
+        return db.pending() == 0
+
+    db.sql("SELECT outbox.enqueue('Order', n::text, 'order.large', to_jsonb(repeat('x', %s::int))) FROM generate_series(1, %s::int) AS n", size, events)
+    db.enqueue("Order", "small")
+    began = time.monotonic()
+    wait_until(have_arrived, 150, lambda: db.sql("SELECT * FROM outbox.sinks"))
+    assert time.monotonic() - began > 60, "the link is slow"
+    assert f'"{sink}"' not in db.pg.log.read_text()[logged:], "nothing is reported"
 
 
 def metrics_show(db, sink: str, delivered: int, dead_letters: int) -> None:
