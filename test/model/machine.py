@@ -398,6 +398,7 @@ class Machine(RuleBasedStateMachine):
         said = self.world.admin.execute("SELECT coalesce(sink, ''), status, attempts FROM outbox.event_status(%s)", [id]).fetchall()
         self.expect(sorted((sink or "", *rest) for sink, *rest in said),
                     sorted((r.sink or "", r.status, r.attempts) for r in self.model.rows if r.event.id == id and r.status != SENT))
+        self.expect(self.world.admin.execute("SELECT count(*) > 0 FROM outbox.story(%s)", [id]).fetchone(), (True,))
 
     @rule(number=st.integers(0, 200), ending=ENDING)
     def others(self, number, ending):
@@ -444,7 +445,7 @@ BAD_CALLS = [
     ("SELECT FROM outbox.claim('a', 0)", "22023"), ("SELECT FROM outbox.claim('a', 1, '8 days')", "22023"), ("SELECT outbox.ack(NULL)", "22004"),
     (f"SELECT outbox.nack({NOBODY}, {NOBODY}, NULL)", "22004"), (f"SELECT outbox.nack({NOBODY}, {NOBODY}, 'no', '-1 s')", "22023"), (f"SELECT outbox.preview({NOBODY})", "02000"),
     ("SELECT outbox.preview(NULL)", "22004"), ("SELECT outbox.probe('nobody')", "42704"), ("SELECT outbox.metrics('xml')", "22023"), ("SELECT outbox.mark_processed(NULL, 'h')", "22004"),
-    ("SELECT outbox.mark_processed('00000000-0000-0000-0000-000000000001', '')", "22023"),
+    ("SELECT outbox.mark_processed('00000000-0000-0000-0000-000000000001', '')", "22023"), ("SELECT outbox.create_view('mails', '{}')", "22023"),
 ]
 
 
