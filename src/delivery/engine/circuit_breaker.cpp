@@ -95,7 +95,7 @@ bool CircuitBreaker::note_failed_key(uint64_t key) {
 }
 
 /* A probe with this key has failed. True when no other key has failed since the last success, and this one has often
- * enough. */
+ * enough. Events without a key (0) cannot be told from one another, so they never do. */
 bool CircuitBreaker::fails_alone(uint64_t key) {
   return key != 0 && failed_keys_.size() == 1 && ++lone_probes_ >= settings_.lone_probes;
 }

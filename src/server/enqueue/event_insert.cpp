@@ -21,7 +21,7 @@ extern "C" {
 #include "server/storage/sql.h"
 
 static const int NOBODY = -1;
-/* Who writes the rows whose triggers run one level deeper than this. */
+/* The depth of triggers at which run_insert() inserts. Triggers of its own rows run one level deeper. */
 static int writer_depth = NOBODY;
 static EventWriter writer_there = WRITER_USER;
 
