@@ -5,6 +5,9 @@
 #include <sys/eventfd.h>
 
 #include <algorithm>
+#include <future>
+#include <map>
+#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -15,6 +18,12 @@ namespace outbox {
 
 struct LatePurge {
   static void arrives(KafkaProducer &producer) { KafkaProducer::purge(producer.producer_); }
+  /* What produce() holds, and what it does with it. */
+  static std::mutex &mutex(KafkaProducer &producer) { return producer.mutex_; }
+  static int queue(KafkaProducer::Topic &topic, uint64_t opaque) {
+    return rd_kafka_produce(topic.handle.get(), 0, RD_KAFKA_MSG_F_COPY, const_cast<char *>("1"), 1, nullptr, 0,
+                            reinterpret_cast<void *>(opaque));
+  }
 };
 
 namespace {
@@ -97,6 +106,48 @@ TEST(KafkaProducer, NothingThatIsProducedDuringALatePurgeIsSentBehindIt) {
     producer.resume();
   }
   EXPECT_GT(late, 0U) << "no purge came late";
+}
+
+/* The main thread may lose its processor within produce(). */
+TEST(KafkaProducer, ALatePurgeWaitsForWhatIsBeingProduced) {
+  KafkaBroker broker;
+  broker.create_topic("t", 1);
+  KafkaConfig config({{"bootstrap_servers", broker.address()}, {"linger_ms", "60000"}, {"batch_num_messages", "2"}},
+                     nullptr);
+  KafkaProducer producer(config, nullptr, eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  KafkaProducer::Topic &topic = *producer.topic("t");
+  Record record;
+  record.topic = "t";
+  record.value = {"1", 1};
+  std::map<uint64_t, rd_kafka_resp_err_t> ends;
+  auto ended = [&](size_t n) {
+    for (auto end = patience_ends(std::chrono::seconds(30));
+         ends.size() < n && std::chrono::steady_clock::now() < end;
+         std::this_thread::sleep_for(std::chrono::milliseconds(10)))
+      for (const KafkaProducer::Ending &ending : producer.ended().all)
+        ends[ending.opaque >> 32] = ending.error;
+    return ends.size() == n;
+  };
+  for (uint64_t n : {1, 2, 3}) /* the third waits on the broker's thread */
+    ASSERT_EQ(producer.produce(topic, record, n << 32), RD_KAFKA_RESP_ERR_NO_ERROR);
+  ASSERT_TRUE(ended(2));
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+
+  std::future<void> purge;
+  {
+    std::lock_guard produces(LatePurge::mutex(producer));
+    purge = std::async(std::launch::async, [&] { LatePurge::arrives(producer); });
+    ASSERT_EQ(purge.wait_for(std::chrono::seconds(10)), std::future_status::ready) << "the third has not moved yet";
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    for (uint64_t n : {4, 5})
+      ASSERT_EQ(LatePurge::queue(topic, n << 32), 0);
+    std::this_thread::sleep_for(std::chrono::seconds(2));
+  }
+  producer.purge_if_needed();
+  ASSERT_TRUE(ended(5));
+  EXPECT_TRUE(producer.stopped());
+  for (uint64_t n : {3, 4, 5})
+    EXPECT_EQ(ends[n], RD_KAFKA_RESP_ERR__PURGE_QUEUE) << "message " << n;
 }
 
 /* The main thread may be busy for long, so nobody calls purge_if_needed() here. */

@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include <cassert>
-#include <thread>
 
 #include "delivery/sinks/kafka/kafka_errors.h"
 #include "delivery/sinks/kafka/kafka_library.h"
@@ -89,31 +88,13 @@ const KafkaProducer::Endings &KafkaProducer::ended() {
   return taken_;
 }
 
-/* The purge has been requested when this returns, whichever thread did it. */
+/* The purge has been requested when this returns, whichever thread did it. It waits for produce(), so the caller must
+ * hold no lock of librdkafka: what produce() has just queued must not be sent before the purge. */
 void KafkaProducer::stop_and_purge(rd_kafka_t *producer) {
   std::lock_guard lock(mutex_);
-  purge_once(producer);
-}
-
-/* As stop_and_purge(), but librdkafka holds locks that produce() takes. An event that produce() has just queued must
- * not be sent, so this waits until produce() has ended, which takes microseconds. It waits for one second at most:
- * with locks that keep readers behind waiting writers, produce() may wait for this thread. Then produce() purges. */
-void KafkaProducer::stop_and_purge_holding_locks(rd_kafka_t *producer) {
-  purge_needed_ = stopped_ = true;
-  std::unique_lock lock(mutex_, std::try_to_lock);
-  for (auto end = std::chrono::steady_clock::now() + std::chrono::seconds(1);
-       !lock.owns_lock() && std::chrono::steady_clock::now() < end; std::this_thread::yield())
-    (void)lock.try_lock();
-  if (lock.owns_lock())
-    purge_once(producer);
-}
-
-/* mutex_ must be held. */
-void KafkaProducer::purge_once(rd_kafka_t *producer) {
   stopped_ = true;
-  if (!purged_)
+  if (!purged_.exchange(true)) /* true before the purge: what this thread ends within it is not a late purge */
     purge(producer);
-  purged_ = true;
   purge_needed_ = false;
 }
 
@@ -130,8 +111,8 @@ void KafkaProducer::stop_for(rd_kafka_t *producer, const rd_kafka_message_t *mes
   if (stored && purge_needed_)
     stop_and_purge(producer);
   /* Broker threads purge when they get to it: a purge before a resume() can take messages that were produced after
-   * it, and messages after those would overtake them. */
-  bool late_purge = error == RD_KAFKA_RESP_ERR__PURGE_QUEUE && !stopped_ && !purge_requested_;
+   * it, and messages after those would overtake them. Broker threads hold no locks there. */
+  bool late_purge = error == RD_KAFKA_RESP_ERR__PURGE_QUEUE && !purged_ && !purge_requested_;
   bool ours = stored || (error == RD_KAFKA_RESP_ERR__PURGE_QUEUE && !late_purge) ||
               error == RD_KAFKA_RESP_ERR__PURGE_INFLIGHT || error == RD_KAFKA_RESP_ERR__DESTROY;
   if (ours || (reinterpret_cast<uint64_t>(message->_private) & alone) != 0)
@@ -142,8 +123,6 @@ void KafkaProducer::stop_for(rd_kafka_t *producer, const rd_kafka_message_t *mes
     /* Taken for stored, or for a partition that the topic does not have. librdkafka holds the locks that a purge
      * needs, so the next message of the batch purges, or the sink's next poll(). */
     purge_needed_ = stopped_ = true;
-  } else if (late_purge) {
-    stop_and_purge_holding_locks(producer);
   } else if (!purged_) {
     stop_and_purge(producer);
   }

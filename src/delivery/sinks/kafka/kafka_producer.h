@@ -35,9 +35,8 @@ namespace outbox {
  * run within produce() and within a purge, and on_broker(). on_throttle() runs within poll().
  *
  * Locks: mutex_ separates "stop and purge" from "check and produce", so that no message is produced between a stop
- * and its purge, and no thread of librdkafka sends between them. A message that a purge ends does not take it again;
- * one that a late purge ends waits for it one second at most, because librdkafka then holds locks that produce()
- * takes.
+ * and its purge, and no thread of librdkafka sends between them. A message that such a purge ends does not take it
+ * again, because librdkafka may hold locks then that produce() takes.
  * endings_mutex_ guards endings_ and is the innermost lock; brokers_mutex_ guards connected_.
  *
  * Wake-ups: add_ending() writes to fd_ when endings_ was empty, and ended() empties it, both under endings_mutex_, so
@@ -144,8 +143,6 @@ private:
   void add_ending(const rd_kafka_message_t *message);
   void stop_for(rd_kafka_t *producer, const rd_kafka_message_t *message);
   void stop_and_purge(rd_kafka_t *producer);
-  void stop_and_purge_holding_locks(rd_kafka_t *producer);
-  void purge_once(rd_kafka_t *producer);
 
   KafkaDiagnosis diagnosis_;
   KafkaTokens *const tokens_;
@@ -164,7 +161,7 @@ private:
   int throttled_ms_ = 0; /* written by on_throttle() within poll(): the main thread's */
   /* Set by the interceptor, cleared by resume(). */
   std::atomic<bool> stopped_{false};
-  std::atomic<bool> purged_{false};          /* the queue was purged since the stop */
+  std::atomic<bool> purged_{false};          /* the queue is purged, or was, since the stop */
   std::atomic<bool> purge_needed_{false};    /* the interceptor could not purge: librdkafka held locks */
   std::atomic<bool> purge_requested_{false}; /* purge_queued() was called and not all messages have ended */
   std::atomic<bool> keeps_offsets_{false};
