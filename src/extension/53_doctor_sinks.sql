@@ -100,13 +100,13 @@ BEGIN
         WHEN s.kind = 'webhook' THEN
           probe || ' -- shows the failing step. It sends a test event if it connects, and explains the answer: '
                    '401 and 403 need other credentials in the user mapping, 404 another url. '
-                   'No event is lost, and no attempt is spent'
+                   'Its events wait in order, and none is lost'
         WHEN s.kind = 'kafka' THEN
           probe || ' -- shows the failing step; correct it by ALTER SERVER or ALTER USER MAPPING. '
-                   'No event is lost, and no attempt is spent'
+                   'Its events wait in order, and none is lost'
         ELSE
           probe || ' -- shows the failing step; if none fails, with send => true, which sends a test event. '
-                   'Correct it by ALTER SERVER or ALTER USER MAPPING. No event is lost, and no attempt is spent' END;
+                   'Correct it by ALTER SERVER or ALTER USER MAPPING. Its events wait in order, and none is lost' END;
     ELSIF s.state = 'degraded' THEN
       status := 'warning';
       detail := format('%s is degraded: %s', s.target, coalesce(s.last_error, 'no error is known'));
