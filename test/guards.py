@@ -78,12 +78,16 @@ def build(folder: Path) -> None:
 
 def cycles(most: str) -> tuple[str, str]:
     """(what the chaos test said, in which cycle)"""
-    done = subprocess.run([sys.executable, "-u", "chaos/chaos.py", "--cycles", most, "--seed", SEED, "--name", "chaos-guards"], cwd=ROOT / "test", capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-u", "chaos/chaos.py", "--cycles", most, "--seed", SEED, "--name", "chaos-guards"], cwd=ROOT / "test", capture_output=True, text=True,
+                          env=os.environ | {"PYTHONPATH": str(ROOT / "test/rig")})
     (ROOT / "build/chaos-guards.txt").write_text(done.stdout + done.stderr)
+    if done.returncode == 0:
+        return "", ""
     failed = re.search(r"^cycle +(\d+) FAILED", done.stdout, re.MULTILINE)
-    finding = re.search(r"^ *([A-Z][A-Z ']+: .*|\w*Error.*)", done.stdout[failed.end():], re.MULTILINE) if failed else None
-    said = "" if done.returncode == 0 else finding[1][:90] if finding else (done.stdout + done.stderr)[-300:]
-    return said, f"cycle {failed[1]}" if failed else ""
+    if not failed:
+        sys.exit(f"the chaos test did not run: {(done.stdout + done.stderr)[-1000:]}")
+    finding = re.search(r"^ *([A-Z][A-Z ']+: .*|[\w.]*(?:Error|errors)[\w.]*: .*)", done.stdout[failed.end():], re.MULTILINE)
+    return finding[1][:90] if finding else done.stdout[failed.end():][:300], f"cycle {failed[1]}"
 
 
 def examples(most: str) -> tuple[str, str]:
@@ -92,8 +96,9 @@ def examples(most: str) -> tuple[str, str]:
     done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-s", "model"], cwd=ROOT / "test", env=env, capture_output=True, text=True)
     error = re.search(r"^E +(?:\| )?(AssertionError: .*|psycopg.*|KeyError.*)", done.stdout, re.MULTILINE)
     count = re.search(r"^(\d+ examples, \d+ steps)", done.stdout, re.MULTILINE)
-    said = "" if done.returncode == 0 else error[1][:90] if error else done.stdout[-300:]
-    return said, count[1] if count else ""
+    if not count:
+        sys.exit(f"the model did not run: {(done.stdout + done.stderr)[-1000:]}")
+    return "" if done.returncode == 0 else error[1][:90] if error else done.stdout[-300:], count[1]
 
 
 TESTS = {"model": (MODEL, examples, "150"), "chaos": (CHAOS, cycles, "5")}

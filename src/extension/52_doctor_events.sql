@@ -167,7 +167,7 @@ BEGIN
            (SELECT string_agg(h.key, ', ' ORDER BY h.key) FROM jsonb_object_keys(e.headers) AS h(key)) AS headers
     INTO example
     FROM outbox.events_pending AS e
-    WHERE e.sink IS NULL AND e.last_error IS NULL
+    WHERE e.sink IS NULL AND e.last_error IS NULL AND e.origin = (SELECT l.origin FROM outbox.library() AS l)
       AND NOT outbox_internal.has_taker(e.aggregate_type, e.event_type, e.headers)
     ORDER BY e.position LIMIT 1;
     status := 'warning';

@@ -38,28 +38,23 @@ BEGIN
                      'delivered events of that day are deleted and not kept.', s.name);
     hint := format('ALTER TABLE outbox.%I RENAME TO %I; SELECT outbox.run_maintenance();',
                    s.name, s.name || '_detached');
-  ELSIF days.over > 0 AND outbox_internal.restore_seen() THEN
-    status := 'warning';
-    detail := format('%s of delivered events %s over and not dropped, the oldest is %s: a restore is under way, '
-                     'or events wait that were enqueued in another cluster or database.',
-                     outbox_internal.counted(days.over, 'day', 'days'),
-                     CASE days.over WHEN 1 THEN 'is' ELSE 'are' END, days.oldest);
-    hint := '-- only where no other server delivers the events: SELECT outbox.adopt(); drops the days too. '
-            'Elsewhere, when the restore has ended: SELECT outbox.run_maintenance();';
-  ELSIF dependent IS NOT NULL THEN
-    status := 'warning';
-    detail := format('%s of delivered events %s over and not dropped, the oldest is %s: %s depends on one.',
-                     outbox_internal.counted(days.over, 'day', 'days'),
-                     CASE days.over WHEN 1 THEN 'is' ELSE 'are' END, days.oldest, dependent);
-    hint := 'SELECT outbox.run_maintenance(); -- when you have dropped that, or have it read outbox.events instead';
   ELSIF days.over > 0 THEN
     status := 'warning';
-    detail := format('%s of delivered events %s over and not dropped, the oldest is %s: '
-                     'a session has been reading them for long, or no worker runs.',
+    detail := format('%s of delivered events %s over and not dropped, the oldest is %s: ',
                      outbox_internal.counted(days.over, 'day', 'days'),
                      CASE days.over WHEN 1 THEN 'is' ELSE 'are' END, days.oldest);
-    hint := 'SELECT outbox.run_maintenance(); '
-            '-- if it fails for a lock: SELECT pid, state, xact_start FROM pg_stat_activity ORDER BY xact_start';
+    IF outbox_internal.restore_seen() THEN
+      detail := detail || 'a restore is under way, or events wait that were enqueued in another cluster or database.';
+      hint := '-- only where no other server delivers the events: SELECT outbox.adopt(); drops the days too. '
+              'Elsewhere, when the restore has ended: SELECT outbox.run_maintenance();';
+    ELSIF dependent IS NOT NULL THEN
+      detail := detail || dependent || ' depends on one.';
+      hint := 'SELECT outbox.run_maintenance(); -- when you have dropped that, or have it read outbox.events instead';
+    ELSE
+      detail := detail || 'a session has been reading them for long, or no worker runs.';
+      hint := 'SELECT outbox.run_maintenance(); '
+              '-- if it fails for a lock: SELECT pid, state, xact_start FROM pg_stat_activity ORDER BY xact_start';
+    END IF;
   ELSIF days.ready IS NOT TRUE
         AND EXISTS (SELECT FROM outbox_internal.worker_slots() AS w
                     WHERE w.started_at < clock_timestamp() - patience

@@ -224,8 +224,9 @@ class Model:
         for key, rows in keys.items():
             head = self.dead_head(server, key)
             for row in rows:
-                if row.time == FUTURE and row.attempts == 0:
-                    continue  # it delays no other
+                if row.time == FUTURE and row.attempts == 0:  # it delays no other, and waits for its time alone
+                    row.blocked = False
+                    continue
                 row.blocked = head is not None and head < row.position
                 if not row.blocked and (row.time == FUTURE or not self.attempt(server, row)) and (row.status == PENDING or server.block) and server.ordered:
                     head = row.position if head is None else min(head, row.position)
@@ -482,7 +483,7 @@ class Model:
         return sorted(shown)
 
     def doctor(self) -> dict[str, str]:
-        unrouted = any(r.sink is None and not self.takers(r.event.type) for r in self.pending())
+        unrouted = any(r.sink is None and not self.takers(r.event.type) for r in self.ours())
         lost = any(r.sink is not None and not self.server_of(r.sink) for r in self.pending())
         checks = {"routes": "warning" if unrouted else "ok", "lost sink": "error" if lost else "ok", "clock": "ok", "positions": "ok",
                   "origin": "warning" if any(r.foreign for r in self.pending() + self.dead()) else "ok", "dead letters": "warning" if self.dead() else "ok"}
