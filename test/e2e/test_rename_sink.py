@@ -5,7 +5,7 @@ import threading
 
 import psycopg
 import pytest
-from outbox_rig import wait_until
+from outbox_rig import patient, wait_until
 from outbox_rig.receiver import HANG, OK, SECRET, Status
 
 MORTAL = {"retry": "50ms", "max_attempts": "2"}
@@ -208,7 +208,7 @@ class Running:
             self.error = error
 
     def end(self) -> None:
-        self.thread.join(20)
+        self.thread.join(patient(20))
         assert not self.thread.is_alive()
         self.session.close()
         if self.error:

@@ -102,7 +102,7 @@ TEST(KafkaProducer, NothingThatIsProducedDuringALatePurgeIsSentBehindIt) {
           last_stored = std::max(last_stored, ending.opaque >> 32);
       }
     ASSERT_EQ(ended, produced);
-    ASSERT_LT(last_stored, first_lost) << "in round " << round;
+    ASSERT_LT(last_stored, first_lost) << "out of order in round " << round;
     producer.resume();
   }
   EXPECT_GT(late, 0U) << "no purge came late";
@@ -147,7 +147,7 @@ TEST(KafkaProducer, ALatePurgeWaitsForWhatIsBeingProduced) {
   ASSERT_TRUE(ended(5));
   EXPECT_TRUE(producer.stopped());
   for (uint64_t n : {3, 4, 5})
-    EXPECT_EQ(ends[n], RD_KAFKA_RESP_ERR__PURGE_QUEUE) << "message " << n;
+    EXPECT_EQ(ends[n], RD_KAFKA_RESP_ERR__PURGE_QUEUE) << "out of order: message " << n;
 }
 
 /* The main thread may be busy for long, so nobody calls purge_if_needed() here. */

@@ -31,7 +31,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from .paths import BUILD, LOGS, ROOT
-from .suites import LAYERS, SUITES, TEST, Result
+from .suites import HERE, LAYERS, RELEASES, SUITES, TEST, Result
 
 LIMIT_MIN = 80  # for all suites of `make test`: far more than even a loaded machine needs
 LEAST_SUITE_MIN = 30  # a suite is called hung after this time, or after six times its usual time if that is longer
@@ -253,7 +253,7 @@ def report(runner: Runner, nightly: bool) -> tuple[str, int]:
         lines.append(f"{suite.name:<14}{result.passed:>8}{len(result.failed):>8}{result.skipped:>9}{suite.seconds:>9.1f}{suite.cpu:>9.1f}")
     failed += [f"FAILED {name}: not started, {reason}" for name, reason in runner.not_begun.items()]
     lines += failed
-    lines += [f"UNSTABLE {each.suite.name}: {each.test}  (failed beside others, passed three times alone; log: {each.suite.log})" for each in runner.unstable]
+    lines += [f"UNSTABLE {each.suite.name}: {each.test}  (failed beside others, passed three times alone: {each.line}; log: {each.suite.log})" for each in runner.unstable]
     if runner.unstable:
         lines.append(f"{len(runner.unstable)} unstable: {BUILD / 'unstable.txt'}")
     lines += [f"{minutes():.1f} minutes in all", f"{passed} passed, {len(failed)} failed"]
@@ -279,6 +279,8 @@ def main() -> int:
         os.environ["NIGHTLY"] = "1"
         print(f"SEED={os.environ.setdefault('SEED', str(random.randrange(1 << 31)))}")
     jobs = 1 if given.nightly else int(os.environ.get("JOBS") or os.cpu_count() or 1)
+    if "all" in given.names and (missing := sorted(RELEASES.keys() - set(HERE))):
+        print(f"left out: PostgreSQL {', '.join(missing)}. `test/run {' '.join(f'pg{major}' for major in missing)}` makes the Debian releases that have them, and later runs use these")
     runner = Runner(names, jobs, LIMIT_MIN if quick else float("inf"))
     runner.run()
     runner.try_again()

@@ -197,10 +197,15 @@ def pytest(folder: str, log: Path, *arguments: str, tests: list[str] = [], env: 
     if not list((ROOT / "test" / folder).glob("test_*.py")):
         return judge(Result(), 0)
     quick = ["-m", "not slow and not timing"] if os.environ.get("QUICK") else []
+    before = log.stat().st_size if log.exists() else 0
     code = run([sys.executable, "-u", "-m", "pytest", *(tests or [f"test/{folder}"]), f"--junitxml={report}", "-o", "junit_family=xunit1",
                 "--maxfail=12", f"--timeout={patient(300):g}", *quick, *arguments, *shlex.split(os.environ.get("PYTEST_ARGS", ""))],
                env | {"SUITE": log.stem})
-    return judge(count_junit(report), code)
+    result = judge(count_junit(report), code)
+    if log.exists() and b"! stopping after" in log.read_bytes()[before:]:
+        result.failed.append("it stopped after its first failures: the other tests did not run")
+        result.again.clear()
+    return result
 
 
 @dataclass
@@ -348,10 +353,11 @@ def fault_points(log: Path) -> Result:
 
 
 def fuzz(log: Path) -> Result:
-    """The same executions of each target each time, about five seconds of them, so that a change is judged by what it changes. Each counts as a
-    test."""
+    """The same executions of each target each time, about five seconds of them, so that a change is judged by what it changes; SEED chooses others.
+    Each counts as a test."""
     make = ["make", "--no-print-directory", "-s", f"-j{os.cpu_count()}", "-f", "test/fuzz/Makefile"]
-    code = run(make, busy=True) or run([sys.executable, "-u", "test/fuzz/fuzz.py", "--same"])
+    seed = ["--seed", os.environ["SEED"]] if "SEED" in os.environ else []
+    code = run(make, busy=True) or run([sys.executable, "-u", "test/fuzz/fuzz.py", "--same", *seed])
     ends = re.findall(r"^(\w+) +\d+ +\d+ +\d+ +\d+  (ok|FAILED)$", log.read_text(errors="replace"), re.MULTILINE)
     return judge(Result(passed=sum(end == "ok" for _, end in ends), failed=[name for name, end in ends if end != "ok"]), code)
 
@@ -393,9 +399,9 @@ class Suite:
     leaves: tuple[str, ...] = ()  # folders below build/, besides its rig's, that are only of use after a failure
 
 
-def tests_in(folder: str, title: str, minutes: float, env: dict[str, str] = {}, **options) -> Suite:
+def tests_in(folder: str, title: str, minutes: float, env: dict[str, str] = {}, again: bool = True, **options) -> Suite:
     tests = Pytest(folder, env)
-    return Suite(f"pytest: {title}", tests.run, minutes, tests.again, **options)
+    return Suite(f"pytest: {title}", tests.run, minutes, tests.again if again else None, **options)
 
 
 SUITES = {
@@ -412,9 +418,9 @@ SUITES = {
                         leaves=("new-sink", "installation/next", "installation/next-source")),
     "fault": tests_in("fault", "kills and outages", 11),
     "docs": tests_in("docs", "every example of the documentation", 1, NOT_DURABLE),
-    "models": tests_in("models", "protocols between processes, model-checked by spin, and traces of real workers", 4, needs="models"),
+    "models": tests_in("models", "protocols between processes, model-checked by spin, and traces of real workers", 4, again=False, needs="models"),
     "fuzz": Suite("libFuzzer, under ASan and UBSan: each parser of foreign bytes, the same executions each time; make fuzz draws fresh ones", fuzz, 6, compiles=True, needs="fuzz"),
-    "model": tests_in("model", "random steps through the SQL surface, against a model in Python; make test-model takes more", 3, given(SEED="1")),
+    "model": tests_in("model", "random steps through the SQL surface, against a model in Python; make test-model takes more", 3, given(SEED="1"), again=False),
     "fault-points": Suite("a server that is broken at fault points in the code, a sample of two minutes; make test-faults runs all", fault_points, 4, compiles=True, needs="faults"),
     "chaos": Suite("random faults under random traffic, and what arrived; CYCLES and SEED choose", in_cycles("chaos", "test/chaos/chaos.py", "20"), 8, leaves=("rig/chaos",)),
     "power": Suite("power cuts that lose unsynced WAL, and errors of the disk; CYCLES and SEED choose", in_cycles("power", "test/power/disks.py", "15"), 3),
