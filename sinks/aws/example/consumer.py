@@ -25,13 +25,14 @@ def main(queue: str, dsn: str) -> None:
     sqs = boto3.client("sqs")
     with psycopg.connect(dsn, autocommit=True) as database:
         while True:
-            answer = sqs.receive_message(QueueUrl=queue, MaxNumberOfMessages=10, WaitTimeSeconds=20, MessageAttributeNames=["id"])
+            answer = sqs.receive_message(QueueUrl=queue, MaxNumberOfMessages=10, WaitTimeSeconds=20, MessageAttributeNames=["id", "outbox-probe"])
             for message in answer.get("Messages", []):
-                event_id = message["MessageAttributes"]["id"]["StringValue"]
-                with database.transaction():
-                    first_time = database.execute("SELECT outbox.mark_processed(%s, 'mail')", [event_id]).fetchone()[0]
-                    if first_time:
-                        work(database, json.loads(message["Body"]))
+                attributes = message["MessageAttributes"]
+                if "outbox-probe" not in attributes:  # the test message of outbox.probe(..., send => true)
+                    with database.transaction():
+                        first_time = database.execute("SELECT outbox.mark_processed(%s, 'mail')", [attributes["id"]["StringValue"]]).fetchone()[0]
+                        if first_time:
+                            work(database, json.loads(message["Body"]))
                 sqs.delete_message(QueueUrl=queue, ReceiptHandle=message["ReceiptHandle"])
 
 

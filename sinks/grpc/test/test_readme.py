@@ -57,3 +57,4 @@ def test_the_example_works_once_per_event(db, example):
     example(address)
     wait_until(lambda: db.pending() == 0, 60, sinks(db))
     assert db.sql("SELECT count(*), count(DISTINCT payload->>'n') FROM mails") == [(1000, 1000)]
+    assert all(ok for _, ok, *_ in db.sql("SELECT step, ok FROM outbox.probe('grpc', send => true)"))

@@ -32,7 +32,11 @@ def test_the_five_minutes(db, server):
             db.paste(here(step))
     assert run(read) == 'orders.order.created {"total": 10}\n'
     assert all(ok for _, ok, *_ in db.sql("SELECT step, ok FROM outbox.probe('nats')"))
-    Stream(server, "ORDERS", create=False).delete()
+
+
+def test_the_mark_of_a_probe_is_named():
+    """By which consumers skip it."""
+    assert "`outbox-probe`" in PAGE.split("## The message\n")[1].split("\n## ")[0]
 
 
 @pytest.fixture
@@ -60,3 +64,4 @@ def test_the_consumer_works_once_per_event(db, server, name, consumer):
     consumer(stream.name)
     wait_until(lambda: db.value("SELECT count(*) FROM mails") >= 1000, 120, sinks(db))
     assert db.sql("SELECT count(*), count(DISTINCT payload->>'n') FROM mails") == [(1000, 1000)]
+    assert all(ok for _, ok, *_ in db.sql("SELECT step, ok FROM outbox.probe('nats', send => true)"))

@@ -38,7 +38,7 @@ def main(url: str, dsn: str, stream: str) -> None:
             if not entries:
                 start = ">"
             for entry_id, event in entries:
-                if event:  # empty: the stream was trimmed
+                if event and "header.outbox-probe" not in event:  # empty: the stream was trimmed; the other one: outbox.probe(..., send => true)
                     with database.transaction():
                         if database.execute("SELECT outbox.mark_processed(%s, 'mail')", [event["id"]]).fetchone()[0]:
                             work(database, event["type"], json.loads(event["payload"]))
