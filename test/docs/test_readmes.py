@@ -116,6 +116,18 @@ def test_the_tables_of_a_kind_have_its_options_and_no_others(kind):
     assert shown == known - NOT_TAKEN.get(kind, set())
 
 
+@pytest.mark.parametrize("kind", SHARED)
+def test_the_five_minutes_of_a_kind_install_what_they_use(kind):
+    """On Debian 12, whose Python is python3, and whose pip installs into virtual environments only."""
+    steps = section((ROOT / "sinks" / kind / "README.md").read_text(), "Five minutes")
+    commands = "".join(re.findall(r"^```sh\n(.*?)^```$", steps, re.MULTILINE | re.DOTALL))
+    installed = " ".join(re.findall(r"^apt-get install (.*)$", commands, re.MULTILINE)).split()
+    [needed] = re.findall(r"^BUILD_PACKAGES = (.*)$", (ROOT / "sinks" / kind / "Makefile").read_text(), re.MULTILINE)
+    used = needed.split() + ["python3-venv"] * ("python3 -m venv" in commands)
+    assert [package for package in used if package not in installed] == []
+    assert re.findall(r"(?:^|&& )(?:pip3?|python) .*$", commands, re.MULTILINE) == []
+
+
 def test_the_statements_of_awss_policy_are_those_that_the_judgement_names():
     policy = json.loads(re.search(r"```json\n(.*?)```", (ROOT / "sinks/aws/README.md").read_text(), re.DOTALL)[1])
     actions = [action for statement in policy["Statement"] for action in statement["Action"]]

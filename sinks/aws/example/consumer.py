@@ -1,7 +1,7 @@
 """A consumer that works once per event, although an event may arrive twice.
 
-  pip install boto3 'psycopg[binary]'
-  python consumer.py https://sqs.eu-central-1.amazonaws.com/123456789012/orders 'dbname=shop'
+  python3 -m venv venv && venv/bin/pip install boto3 'psycopg[binary]'
+  venv/bin/python consumer.py https://sqs.eu-central-1.amazonaws.com/123456789012/orders 'dbname=shop'
 
 boto3 finds region and credentials as usual (AWS_DEFAULT_REGION, AWS_ACCESS_KEY_ID, ...; AWS_ENDPOINT_URL for a local
 server). The work and the note that it is done are one transaction in the consumer's database, which has

@@ -1,7 +1,7 @@
 """A consumer that works once per event, although an event may arrive twice.
 
-  pip install pika 'psycopg[binary]'
-  python consumer.py amqp://guest:guest@localhost:5672/%2F 'dbname=shop' orders
+  python3 -m venv venv && venv/bin/pip install pika 'psycopg[binary]'
+  venv/bin/python consumer.py amqp://guest:guest@localhost:5672/%2F 'dbname=shop' orders
 
 `orders` is the queue. The work and the note that it is done are one transaction in the consumer's database, which has
 outbox_inbox.sql or the extension outbox. A message is acknowledged after that transaction; if the consumer dies in
