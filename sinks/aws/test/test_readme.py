@@ -36,6 +36,13 @@ def test_the_five_minutes(db, moto):
     assert all(ok for _, ok, *_ in db.sql("SELECT step, ok FROM outbox.probe('orders')"))
 
 
+def test_the_policys_statements_are_those_that_the_judgement_names():
+    policy = json.loads(re.search(r"```json\n(.*?)```", PAGE, re.DOTALL)[1])
+    actions = [action for statement in policy["Statement"] for action in statement["Action"]]
+    source = (HERE / "judgement.cpp").read_text()
+    assert len(actions) == 6 and [action for action in actions if f'"{action}"' not in source] == []
+
+
 def test_the_mark_of_a_probe_is_named():
     """By which consumers skip it."""
     assert "`outbox-probe`" in PAGE.split("## The message\n")[1].split("\n## ")[0]
