@@ -104,7 +104,7 @@ uninstall: uninstall-kit
 uninstall-kit:
 	rm -rf $(KIT_FOLDER) $(DESTDIR)$(pkglibdir)/$(KIT_ARCHIVE)
 
-# The kinds of sink in sinks/ whose client library is there. Each is an extension of its own, built against the outbox that is installed.
+# The kinds of sink in sinks/ whose libraries are there, with their headers. Each is an extension of its own, built against the outbox that is installed.
 SINKS = $(or $(KINDS),$(patsubst sinks/%/Makefile,%,$(wildcard sinks/*/Makefile)))
 sinks:
 	@test -e $(includedir_server)/extension/outbox/kind.mk || { echo "outbox is not installed for this server: run make install first (PG_CONFIG chooses the server)" >&2; exit 1; }

@@ -23,12 +23,13 @@ html_title = f"outbox {release}"
 html_show_sphinx = False
 html_copy_source = False
 
+KINDS = " ".join(sorted(f"sinks/{path.parent.name}/README" for path in ROOT.glob("sinks/*/README.md")))
+
 # A page that is in no list fails the build.
 NAVIGATION = {
     "Start": "docs/quick-start docs/install docs/glossary docs/migration docs/cdc",
     "Enqueue and consume": "docs/enqueue docs/formats docs/consuming docs/testing-your-application examples/README",
-    "Sinks": "docs/sinks docs/kafka docs/webhooks docs/recipes docs/manual sinks/rabbitmq/README sinks/nats/README sinks/redis/README sinks/aws/README"
-             " sinks/grpc/README docs/new-sink",
+    "Sinks": f"docs/sinks docs/kafka docs/webhooks docs/recipes docs/manual {KINDS} docs/new-sink",
     "Operate": "docs/operations docs/monitoring docs/retention docs/scaling docs/backup-and-upgrade docs/security docs/patroni docs/cloudnativepg"
                " docs/managed",
     "Reference": "docs/settings docs/reference docs/kafka-reference docs/webhooks-reference CHANGELOG",

@@ -30,9 +30,18 @@ public:
     return nullptr;
   }
   bool sends_test_event() const override { return true; }
-  std::vector<Advice> advise(const SinkConfig & /*config*/, const Options &server,
+  std::vector<Advice> advise(const SinkConfig &config, const Options &server,
                              const Options * /*mapping*/) const override {
-    return HttpPeer::advise(server, "url");
+    std::vector<Advice> found = HttpPeer::advise(server, "url");
+    if (config.max_payload() > default_max_message_bytes)
+      found.push_back(
+          {"size",
+           "It takes larger events than servers receive by default (4 MiB): such a server refuses each of "
+           "them with RESOURCE_EXHAUSTED.",
+           "-- if the server was not told to receive more: " +
+               set_option(server, "max_message_bytes", std::to_string(default_max_message_bytes)),
+           true});
+    return found;
   }
   KindDefaults defaults(const Options & /*server*/) const override { return {10, "exponential 100ms..5min"}; }
 };

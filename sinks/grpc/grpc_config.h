@@ -12,6 +12,9 @@
 
 namespace outbox::grpc {
 
+/* What gRPC's libraries receive unless they are told otherwise. */
+constexpr size_t default_max_message_bytes = 4'194'304;
+
 class GrpcConfig final : public SinkConfig, public HttpPeer, public HttpProtocol {
 public:
   GrpcConfig(const Options &server, const Options *mapping); /* throws BadInput */
@@ -37,7 +40,7 @@ public:
 private:
   std::string origin_, method_ = "/outbox.v1.Sink/Publish", url_;
   MessageForm form_ = MessageForm::Event;
-  size_t max_message_bytes_ = 4'194'304; /* what gRPC's libraries receive unless they are told otherwise */
+  size_t max_message_bytes_ = default_max_message_bytes;
   HttpHeaders headers_, secret_headers_;
   std::vector<std::pair<std::string, Template>> event_headers_; /* of option headers, those with variables */
   bool knows_mapping_ = false;

@@ -60,7 +60,16 @@ public:
   bool sends_test_event() const override { return true; }
   std::vector<Advice> advise(const SinkConfig &config, const Options &server,
                              const Options * /*mapping*/) const override {
-    return static_cast<const NatsConfig &>(config).connecting.advise(server);
+    std::vector<Advice> found = static_cast<const NatsConfig &>(config).connecting.advise(server);
+    if (!find_option(server, "stream"))
+      found.push_back(
+          {"stream",
+           "It names no stream: an event counts as delivered when any stream that takes its subject has it, "
+           "also one that keeps it in memory only, or is somebody else's.",
+           "-- name the stream that is meant for these events, such as ORDERS: " +
+               set_option(server, "stream", "ORDERS"),
+           true});
+    return found;
   }
   KindDefaults defaults(const Options & /*server*/) const override { return {10, "exponential 100ms..5min"}; }
 };

@@ -222,7 +222,7 @@ def test_each_customer_gets_its_own_events(db, endpoint):
 
 def test_every_recipe_is_tested():
     """Each CREATE SERVER of the page is named by a test, here or with the sink's own tests, and each section that has none."""
-    tests = "".join(path.read_text() for path in (Path(__file__), ROOT / "sinks/rabbitmq/test/test_recipes.py"))
+    tests = "".join(path.read_text() for path in (Path(__file__), *ROOT.glob("sinks/*/test/test_recipes.py")))
     sinks = re.findall(r"CREATE SERVER (\w+) ", PAGE.read_text())
     assert len(sinks) == 9 and [sink for sink in sinks if f'"{sink}"' not in tests] == []
     sections = re.findall(r"^##+ (.*?)$(.*?)(?=^##|\Z)", PAGE.read_text(), re.MULTILINE | re.DOTALL)

@@ -4,12 +4,14 @@ protocol as a login needs, and verifies the signature as AWS documents it."""
 import base64
 import hashlib
 import hmac
+import json
 import re
 import socketserver
 import struct
 import threading
 import time
 from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qsl, quote, urlsplit
 
 import pytest
@@ -83,21 +85,50 @@ def page_statements(step: str) -> str:
     return statements
 
 
-def test_a_broker_gets_a_signed_token(db, peer):
-    statements = page_statements("Amazon MSK")
-    assert all(f"{name} '{value}'" in statements for name, value in KEYS.items())
+class Metadata(BaseHTTPRequestHandler):
+    """A container's, with temporary keys."""
+
+    KEYS = {"AccessKeyId": "ASIAIOSFODNN7EXAMPLE", "SecretAccessKey": "chainSecretAccessKey0123456789", "Token": "chain/Token+0123456789=="}
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+    def do_GET(self) -> None:
+        body = json.dumps(self.KEYS | {"Expiration": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 3600))}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+@pytest.fixture(scope="module")
+def pg(rig):
+    """A server whose environment names the metadata."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), Metadata) as metadata:
+        threading.Thread(target=metadata.serve_forever, daemon=True).start()
+        pg = rig.postgres(settings={"outbox.poll_interval": "1s"}, env={"AWS_CONTAINER_CREDENTIALS_FULL_URI": f"http://127.0.0.1:{metadata.server_address[1]}/"})
+        yield pg
+        pg.stop()
+        metadata.shutdown()
+
+
+@pytest.mark.parametrize("step, whose, key, secret, session", [("Amazon MSK", "of access key AKIAIOSFODNN7EXAMPLE", *KEYS.values(), None),
+                                                               ("Amazon MSK by the chain", "of the server's AWS identity", *Metadata.KEYS.values())], ids=("keys", "chain"))
+def test_a_broker_gets_a_signed_token(db, peer, step, whose, key, secret, session):
+    statements = page_statements(step)
+    assert session or (f"'{key}'" in statements and f"'{secret}'" in statements)
     db.paste(statements.replace("b-1.example.kafka.eu-central-1.amazonaws.com:9098", f"127.0.0.1:{peer.server_address[1]}").replace("sasl_ssl", "sasl_plaintext"))
     db.enqueue("Order", "1")
     wait_until(lambda: db.sink("state", "main")[0] == "circuit open", 20, lambda: f"the refusal: {db.sink('state, last_error', 'main')}")
     error = db.sink("last_error", "main")[0]
-    assert error.startswith("the broker refuses the token of access key AKIAIOSFODNN7EXAMPLE: look at the IAM policy"), error
-    assert "Access denied" in error
+    assert error.startswith(f"the broker refuses the token {whose}: look at the IAM policy"), error
+    assert "Access denied" in error and secret not in db.pg.log.read_text()
 
     first, _, token, *rest = peer.logins[0].decode().replace("\1", " ").split(" ")
     assert (first, rest) == ("n,,", ["", ""])
     url = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)).decode()
     query = dict(parse_qsl(urlsplit(url).query))
-    assert url.startswith("https://kafka.eu-central-1.amazonaws.com/?") and query["Action"] == "kafka-cluster:Connect"
+    assert url.startswith("https://kafka.eu-central-1.amazonaws.com/?") and query["Action"] == "kafka-cluster:Connect" and query["X-Amz-Credential"].startswith(f"{key}/")
     made = datetime.strptime(query["X-Amz-Date"], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC).timestamp()
     assert query["X-Amz-Expires"] == "900" and abs(time.time() - made) < 60
-    assert query["X-Amz-Signature"] == signature(url, KEYS["aws_secret_access_key"])
+    assert query["X-Amz-Signature"] == signature(url, secret) and query.get("X-Amz-Security-Token") == session

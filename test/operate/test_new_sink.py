@@ -367,6 +367,23 @@ def test_a_kind_of_ours_is_built_and_loaded(db, tree, installation, kind):
     db.sql(f"DROP DATABASE {kind} WITH (FORCE)")
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_kind_without_the_headers_of_a_package_is_left_out(tmp_path, kind):
+    """By make sinks, which asks has-library. The headers of each package are missing in turn."""
+    [packages] = re.findall(r"^BUILD_PACKAGES = (.*)$", (ROOT / "sinks" / kind / "Makefile").read_text(), re.MULTILINE)
+    if run_make(ROOT / "sinks" / kind, "has-library").returncode:
+        pytest.skip(f"the client library of {kind} is not installed")
+    for package in packages.split():
+        files = subprocess.run(["dpkg-query", "--listfiles", package], text=True, stdout=subprocess.PIPE, check=True).stdout
+        headers = re.findall(r"^/usr/include/(?:[\w-]+-linux-gnu/)?(.*\.h)$", files, re.MULTILINE)
+        assert headers
+        for header in headers:
+            missing = tmp_path / package / header
+            missing.parent.mkdir(parents=True, exist_ok=True)
+            missing.write_text("#error missing\n")
+        assert run_make(ROOT / "sinks" / kind, "has-library", f"CC=cc -I{tmp_path / package}").returncode, package
+
+
 def test_the_extension_of_a_kind_is_dropped_with_its_sinks(db, place):
     refused(db, "DROP EXTENSION outbox_file", "cannot drop extension outbox_file")
     db.sql("SELECT outbox.pause('audit')")

@@ -15,16 +15,12 @@ const wouldPublish = `
 	  SELECT DISTINCT ON (id) * FROM outbox.events WHERE status = 'PENDING' AND xact = pg_current_xact_id() ORDER BY id, position) AS e
 	ORDER BY position`
 
-type queryer interface {
-	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
-}
-
-// The code under test. Returns the order's id and that of its event.
-func placeOrder(ctx context.Context, db queryer, total string) (order, event string, err error) {
-	if err = db.QueryRow(ctx, "INSERT INTO orders (total) VALUES ($1::text::numeric) RETURNING id::text", total).Scan(&order); err != nil {
+// The code under test, within a transaction of the caller. Returns the order's id and that of its event.
+func placeOrder(ctx context.Context, tx pgx.Tx, total string) (order, event string, err error) {
+	if err = tx.QueryRow(ctx, "INSERT INTO orders (total) VALUES ($1::text::numeric) RETURNING id::text", total).Scan(&order); err != nil {
 		return
 	}
-	err = db.QueryRow(ctx, "SELECT outbox.enqueue('Order', $1::text, 'order.placed', jsonb_build_object('total', $2::text))::text",
+	err = tx.QueryRow(ctx, "SELECT outbox.enqueue('Order', $1::text, 'order.placed', jsonb_build_object('total', $2::text))::text",
 		order, total).Scan(&event)
 	return
 }
@@ -67,7 +63,11 @@ func TestAnOrderWouldPublishOneEvent(t *testing.T) {
 
 func TestAnOrderArrives(t *testing.T) {
 	ctx, db := context.Background(), connect(t)
-	_, event, err := placeOrder(ctx, db, "10.00")
+	var event string
+	err := pgx.BeginFunc(ctx, db, func(tx pgx.Tx) (err error) { // both rows, or neither
+		_, event, err = placeOrder(ctx, tx, "10.00")
+		return
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,7 @@ const WOULD_PUBLISH = `
     SELECT DISTINCT ON (id) * FROM outbox.events WHERE status = 'PENDING' AND xact = pg_current_xact_id() ORDER BY id, position) AS e
   ORDER BY position`;
 
-// The code under test. Returns the order's id and that of its event.
+// The code under test, within a transaction of the caller. Returns the order's id and that of its event.
 async function placeOrder(client, total) {
   const { rows: [{ id }] } = await client.query("INSERT INTO orders (total) VALUES ($1) RETURNING id", [total]);
   const { rows: [{ event }] } = await client.query(
@@ -33,6 +33,14 @@ test("an order would publish one event", async () => {
 });
 
 test("an order arrives", async () => {
-  const { event } = await placeOrder(client, "10.00");
-  await client.query("CALL outbox.wait_delivered($1, timeout => '1 minute')", [event]);
+  let placed;
+  await client.query("BEGIN");
+  try {
+    placed = await placeOrder(client, "10.00");
+    await client.query("COMMIT"); // both rows, or neither
+  } catch (error) {
+    await client.query("ROLLBACK");
+    throw error;
+  }
+  await client.query("CALL outbox.wait_delivered($1, timeout => '1 minute')", [placed.event]);
 });

@@ -13,7 +13,7 @@ WOULD_PUBLISH = """
 
 
 def place_order(connection: psycopg.Connection, total: str) -> tuple[int, str]:
-    """The code under test. Returns the order's id and that of its event."""
+    """The code under test, within a transaction of the caller. Returns the order's id and that of its event."""
     order = connection.execute("INSERT INTO orders (total) VALUES (%s) RETURNING id", [total]).fetchone()[0]
     event = connection.execute("SELECT outbox.enqueue('Order', %s::text, 'order.placed', jsonb_build_object('total', %s::text))", [order, total]).fetchone()[0]
     return order, str(event)
@@ -35,5 +35,6 @@ def test_an_order_would_publish_one_event(connection):
 def test_an_order_arrives():
     """Through the worker and the sinks of the test's database."""
     with psycopg.connect(os.environ["DATABASE_URL"], autocommit=True) as connection:
-        _, event = place_order(connection, "10.00")
+        with connection.transaction():  # both rows, or neither
+            _, event = place_order(connection, "10.00")
         connection.execute("CALL outbox.wait_delivered(%s, timeout => '1 minute')", [event])

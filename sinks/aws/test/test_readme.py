@@ -36,6 +36,18 @@ def test_the_five_minutes(db, moto):
     assert all(ok for _, ok, *_ in db.sql("SELECT step, ok FROM outbox.probe('orders')"))
 
 
+def test_the_policys_statements_are_those_that_the_judgement_names():
+    policy = json.loads(re.search(r"```json\n(.*?)```", PAGE, re.DOTALL)[1])
+    actions = [action for statement in policy["Statement"] for action in statement["Action"]]
+    source = (HERE / "judgement.cpp").read_text()
+    assert len(actions) == 6 and [action for action in actions if f'"{action}"' not in source] == []
+
+
+def test_the_mark_of_a_probe_is_named():
+    """By which consumers skip it."""
+    assert "`outbox-probe`" in PAGE.split("## The message\n")[1].split("\n## ")[0]
+
+
 @pytest.fixture
 def consumer(db, moto):
     db.sql("CREATE TABLE mails (payload jsonb)")
@@ -56,10 +68,13 @@ def test_the_consumer_works_once_per_event(db, moto, name, consumer):
     queue = moto.queue(name)
     moto.sqs.set_queue_attributes(QueueUrl=queue.url, Attributes={"VisibilityTimeout": "3"})
     db.aws_sink("aws", moto.url, queue_url=queue.url)
+    assert all(ok for _, ok, *_ in db.sql("SELECT step, ok FROM outbox.probe('aws', send => true)"))
     db.sql("SELECT outbox.enqueue('Order', (n % 50)::text, 'order.made', jsonb_build_object('n', n)) FROM generate_series(1, 200) AS n")
     first = consumer(queue.url)
     wait_until(lambda: db.value("SELECT count(*) FROM mails") > 30, 60, sinks(db))
     first.kill()  # what it had not deleted comes again
     consumer(queue.url)
     wait_until(lambda: db.value("SELECT count(*) FROM mails") >= 200, 90, sinks(db))
+    counts = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
+    wait_until(lambda: set(moto.sqs.get_queue_attributes(QueueUrl=queue.url, AttributeNames=counts)["Attributes"].values()) == {"0"}, 30, "the queue to be empty")
     assert db.sql("SELECT count(*), count(DISTINCT payload->>'n') FROM mails") == [(200, 200)]

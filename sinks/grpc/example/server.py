@@ -1,8 +1,8 @@
 """A gRPC server that works once per event, although an event may arrive twice.
 
-  pip install grpcio grpcio-tools 'psycopg[binary]'
-  python -m grpc_tools.protoc -I. --python_out=. --grpc_python_out=. sink.proto
-  python server.py 127.0.0.1:50051 'dbname=shop'
+  python3 -m venv venv && venv/bin/pip install grpcio grpcio-tools 'psycopg[binary]'
+  venv/bin/python -m grpc_tools.protoc -I.. --python_out=. --grpc_python_out=. sink.proto
+  venv/bin/python server.py 127.0.0.1:50051 'dbname=shop'
 
 The work and the note that it is done are one transaction in the server's database, which has outbox_inbox.sql or the
 extension outbox. The call is answered after that transaction; if the server dies in between, the event comes again,

@@ -172,7 +172,8 @@ def test_a_server_needs_a_url(db):
         db.sql("CREATE SERVER grpc FOREIGN DATA WRAPPER outbox_grpc")
 
 
-@pytest.mark.parametrize("url, checks", [("http://service.example:50051", ["encryption"]), ("https://service.example", []), ("http://[::1]:50051", [])])
-def test_typical_mistakes(db, url, checks):
-    db.sql(f"CREATE SERVER grpc FOREIGN DATA WRAPPER outbox_grpc OPTIONS (url '{url}', allow_http 'true')")
+@pytest.mark.parametrize("url, most, checks", [("http://service.example:50051", 4194305, ["encryption", "size"]), ("https://service.example", 4194304, []),
+                                               ("http://[::1]:50051", 1024, [])])
+def test_typical_mistakes(db, url, most, checks):
+    db.sql(f"CREATE SERVER grpc FOREIGN DATA WRAPPER outbox_grpc OPTIONS (url '{url}', allow_http 'true', max_message_bytes '{most}')")
     advice_is(db, "grpc", *checks)

@@ -284,6 +284,6 @@ def test_a_connection_that_carries_a_byte_at_a_time(db, server, name):
 
 def test_typical_mistakes(db):
     db.sql("CREATE SERVER nats FOREIGN DATA WRAPPER outbox_nats OPTIONS (hosts '127.0.0.1:1')")
-    advice_is(db, "nats")
+    advice_is(db, "nats", "stream")
     db.set_sink("nats", hosts="127.0.0.1:1, nats.example")
     advice_is(db, "nats", "encryption")

@@ -1,13 +1,20 @@
 """The page's five minutes, and the example of a consumer."""
 
+import importlib.metadata
+import os
 import re
+import shlex
+import socket
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
 from outbox_rig import wait_until
+from outbox_rig.process import free_port
 
+from nats_server import PROGRAM
 from streams import Stream
 from test_delivery import sinks
 
@@ -15,13 +22,35 @@ HERE = Path(__file__).parents[1]
 PAGE = (HERE / "README.md").read_text()
 
 
-def test_the_five_minutes(db, server):
-    """The page's programs and SQL, with this server's port."""
+@pytest.fixture
+def page_server(tmp_path):
+    """The page's server, with another port and folder; returns its address."""
+    [command] = re.findall(r"^nats-server (.*) &$", PAGE, re.MULTILINE)
+    port = free_port()
+    server = subprocess.Popen([PROGRAM, *shlex.split(command.replace("/var/tmp/nats", str(tmp_path / "nats"))), "-a", "127.0.0.1", "-p", str(port)])
+
+    def listens() -> bool:
+        with socket.socket() as peer:
+            return peer.connect_ex(("127.0.0.1", port)) == 0
+
+    wait_until(listens, 30, "nats-server to start")
+    yield f"127.0.0.1:{port}"
+    server.kill()
+    server.wait()
+
+
+def test_the_five_minutes(db, page_server, tmp_path):
+    """The page's commands, programs and SQL, with the tests' Python packages in the page's virtual environment."""
     def here(text: str) -> str:
-        return text.replace("localhost:4222", f"127.0.0.1:{server.port}")
+        return text.replace("localhost:4222", page_server)
+
+    [(make_venv, package)] = re.findall(r"^(\S+ -m venv \S+) && venv/bin/pip install (\S+)$", PAGE, re.MULTILINE)
+    assert importlib.metadata.version(package)
+    subprocess.run(shlex.split(make_venv), cwd=tmp_path, check=True)
+    env = os.environ | {"PYTHONPATH": sysconfig.get_path("purelib")}
 
     def run(program: str) -> str:
-        done = subprocess.run([sys.executable, "-c", here(program)], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60)
+        done = subprocess.run(["venv/bin/python", "-c", here(program)], cwd=tmp_path, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60)
         assert done.returncode == 0, done.stdout
         return done.stdout
 
@@ -32,7 +61,11 @@ def test_the_five_minutes(db, server):
             db.paste(here(step))
     assert run(read) == 'orders.order.created {"total": 10}\n'
     assert all(ok for _, ok, *_ in db.sql("SELECT step, ok FROM outbox.probe('nats')"))
-    Stream(server, "ORDERS", create=False).delete()
+
+
+def test_the_mark_of_a_probe_is_named():
+    """By which consumers skip it."""
+    assert "`outbox-probe`" in PAGE.split("## The message\n")[1].split("\n## ")[0]
 
 
 @pytest.fixture
@@ -53,6 +86,7 @@ def consumer(db, server):
 def test_the_consumer_works_once_per_event(db, server, name, consumer):
     stream = Stream(server, name)
     db.nats_sink("nats", server, subject=f"{name}.${{event_type}}")
+    assert all(ok for _, ok, *_ in db.sql("SELECT step, ok FROM outbox.probe('nats', send => true)"))
     db.sql("SELECT outbox.enqueue('Order', (n % 50)::text, 'order.made', jsonb_build_object('n', n)) FROM generate_series(1, 1000) AS n")
     first = consumer(stream.name)
     wait_until(lambda: db.value("SELECT count(*) FROM mails") > 100, 60, sinks(db))

@@ -37,6 +37,11 @@ def test_the_five_minutes(db, make_broker, tmp_path):
     assert all(ok for _, ok, *_ in db.sql("SELECT step, ok FROM outbox.probe('rabbit')"))
 
 
+def test_the_mark_of_a_probe_is_named():
+    """By which consumers skip it."""
+    assert "`outbox-probe`" in PAGE.split("## The message\n")[1].split("\n## ")[0]
+
+
 @pytest.fixture
 def consumer(db, broker):
     db.sql("CREATE TABLE mails (event_type text, payload jsonb)")
@@ -55,6 +60,7 @@ def consumer(db, broker):
 def test_the_consumer_works_once_per_event(db, broker, exchange, consumer):
     queue = Queue(broker, exchange, arguments={"x-queue-type": "quorum"})
     db.rabbit_sink("rabbit", broker, exchange=exchange)
+    assert all(ok for _, ok, *_ in db.sql("SELECT step, ok FROM outbox.probe('rabbit', send => true)"))
     db.sql("SELECT outbox.enqueue('Order', (n % 50)::text, 'order.made', jsonb_build_object('n', n)) FROM generate_series(1, 2000) AS n")
     first = consumer(queue.name)
     wait_until(lambda: db.value("SELECT count(*) FROM mails") > 300, 60, sinks(db))

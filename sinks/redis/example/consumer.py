@@ -1,7 +1,7 @@
 """A consumer that works once per event, although an event may arrive twice.
 
-  pip install redis 'psycopg[binary]'
-  python consumer.py redis://localhost:6379/0 'dbname=shop' outbox.event.Order
+  python3 -m venv venv && venv/bin/pip install redis 'psycopg[binary]'
+  venv/bin/python consumer.py redis://localhost:6379/0 'dbname=shop' outbox.event.Order
 
 The last argument is the stream. The work and the note that it is done are one transaction in the consumer's database,
 which has outbox_inbox.sql or the extension outbox. An entry is acknowledged after that transaction; if the consumer
@@ -38,7 +38,7 @@ def main(url: str, dsn: str, stream: str) -> None:
             if not entries:
                 start = ">"
             for entry_id, event in entries:
-                if event:  # empty: the stream was trimmed
+                if event and "header.outbox-probe" not in event:  # empty: the stream was trimmed; the other one: outbox.probe(..., send => true)
                     with database.transaction():
                         if database.execute("SELECT outbox.mark_processed(%s, 'mail')", [event["id"]]).fetchone()[0]:
                             work(database, event["type"], json.loads(event["payload"]))

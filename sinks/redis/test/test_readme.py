@@ -37,6 +37,11 @@ def test_the_table_of_fields_is_complete(db, server, stream):
     assert [name.replace("tenant", "NAME") for name in entry] == table
 
 
+def test_the_mark_of_a_probe_is_named():
+    """By which consumers skip it."""
+    assert "`header.outbox-probe`" in PAGE.split("## The entry\n")[1].split("\n## ")[0]
+
+
 @pytest.fixture
 def consumer(db, server):
     db.sql("CREATE TABLE mails (event_type text, payload jsonb)")
@@ -54,6 +59,7 @@ def consumer(db, server):
 
 def test_the_consumer_works_once_per_event(db, server, stream, consumer):
     db.redis_sink("redis", server, stream=stream.name)
+    assert all(ok for _, ok, *_ in db.sql("SELECT step, ok FROM outbox.probe('redis', send => true)"))
     db.sql("SELECT outbox.enqueue('Order', (n % 50)::text, 'order.made', jsonb_build_object('n', n)) FROM generate_series(1, 2000) AS n")
     first = consumer(stream.name)
     wait_until(lambda: db.value("SELECT count(*) FROM mails") > 300, 60, sinks(db))

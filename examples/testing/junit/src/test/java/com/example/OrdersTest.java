@@ -23,7 +23,7 @@ class OrdersTest {
 
     private record Placed(long order, String event) {}
 
-    /** The code under test. */
+    /** The code under test, within a transaction of the caller. */
     private static Placed placeOrder(Connection connection, String total) throws SQLException {
         try (PreparedStatement insert = connection.prepareStatement("INSERT INTO orders (total) VALUES (?::numeric) RETURNING id");
              PreparedStatement enqueue = connection.prepareStatement(
@@ -66,7 +66,10 @@ class OrdersTest {
 
     @Test
     void anOrderArrives() throws SQLException {
+        connection.setAutoCommit(false);
         Placed placed = placeOrder(connection, "10.00");
+        connection.commit(); // both rows, or neither
+        connection.setAutoCommit(true);
         try (PreparedStatement wait = connection.prepareStatement("CALL outbox.wait_delivered(?::uuid, timeout => '1 minute')")) {
             wait.setString(1, placed.event());
             wait.execute();
