@@ -18,6 +18,7 @@ public:
         sender_(name, std::shared_ptr<const HttpPeer>(config, &config->peer),
                 std::make_shared<Protocol>(config, signer_, reporter), reporter) {}
 
+  void keep_acknowledgements(bool keep) override { sender_.keep_acknowledgements(keep); }
   uint32_t credit() const override { return signer_->is_ready() ? sender_.credit() : 0; }
   Submitted submit(const ob_event &event) override {
     return signer_->is_ready() ? sender_.submit(event) : Submitted(false);

@@ -175,27 +175,32 @@ Verdict failed(const Target &target, const Fault &fault, Cause cause, Outcome ou
   return {outcome, fact_of(fault, target) + (what.empty() ? "" : "; " + what), reason_of(cause, fault.status)};
 }
 
-/* Entries are found by their number; those of EventBridge stand in the request's order. */
+/* The message, of `n`, that the entry at `i` is about; nothing if it is about none. Entries are found by their
+ * number; those of EventBridge stand in the request's order. */
+std::optional<size_t> message_of(const Target &target, size_t n, const EntryReply &entry, size_t i) {
+  if (target.service != Service::EventBridge) {
+    const char *end = entry.id.data() + entry.id.size();
+    if (auto [rest, wrong] = std::from_chars(entry.id.data(), end, i); wrong != std::errc() || rest != end)
+      return {};
+  }
+  return i < n ? std::optional(i) : std::nullopt;
+}
+
 std::vector<Verdict> judge_entries(const Target &target, size_t n, const std::vector<EntryReply> &entries) {
   const Fault silence{{}, "the answer says nothing of this message", 200};
   std::vector<Verdict> verdicts(n, failed(target, silence, Cause::Trouble, Outcome::RetryBlameSink));
   for (size_t i = 0; i < entries.size(); i++) {
     const EntryReply &entry = entries[i];
-    size_t number = i;
-    if (target.service != Service::EventBridge) {
-      const char *end = entry.id.data() + entry.id.size();
-      if (auto [rest, wrong] = std::from_chars(entry.id.data(), end, number); wrong != std::errc() || rest != end)
-        continue;
-    }
-    if (number >= n)
+    const auto number = message_of(target, n, entry, i);
+    if (!number)
       continue;
     if (entry.sent) {
-      verdicts[number] = {};
+      verdicts[*number] = {};
       continue;
     }
     const Fault fault{entry.code, entry.message};
     Cause cause = cause_of(fault);
-    verdicts[number] = failed(target, fault, cause, outcome_of_entry(cause, entry.sender_fault));
+    verdicts[*number] = failed(target, fault, cause, outcome_of_entry(cause, entry.sender_fault));
   }
   return verdicts;
 }
@@ -283,6 +288,15 @@ Judgement judge(const Target &target, size_t n, const HttpReply &http) {
     return {judge_entries(target, n, reply.entries), {}};
   const Cause cause = cause_of(fault);
   return {std::vector<Verdict>(n, failed(target, fault, cause, outcome_of_request(cause, n))), cause};
+}
+
+std::vector<std::string> names_given(const Target &target, size_t n, const std::string &body) {
+  std::vector<std::string> names(n);
+  Reply reply = read_reply(target.service, body);
+  for (size_t i = 0; i < reply.entries.size(); i++)
+    if (const auto number = message_of(target, n, reply.entries[i], i))
+      names[*number] = std::move(reply.entries[i].name);
+  return names;
 }
 
 }  // namespace outbox::aws_sink

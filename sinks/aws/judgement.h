@@ -67,5 +67,8 @@ struct Judgement {
 
 /* A batch of `n` messages was answered. */
 Judgement judge(const Target &target, size_t n, const HttpReply &http);
+/* By which AWS knows each of the `n` messages: "MessageId …", of EventBridge "EventId …"; empty where the answer does
+ * not say it. */
+std::vector<std::string> names_given(const Target &target, size_t n, const std::string &body);
 
 }  // namespace outbox::aws_sink

@@ -6,8 +6,6 @@
 #include <chrono>
 #include <utility>
 
-#include "judgement.h"
-
 namespace outbox::aws_sink {
 
 static constexpr int64_t deferred_ms = 1000; /* for throttled entries */

@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "delivery/http/http_sender.h"
+#include "judgement.h"
 #include "signer.h"
 
 namespace outbox::aws_sink {
@@ -27,6 +28,10 @@ public:
   HttpCall call(const std::vector<HttpMessage> &messages) const override;
   HttpJudgement judge(const HttpTransfer &answer, CURLcode code,
                       const std::vector<HttpMessage> &messages) const override;
+  std::vector<std::string> acknowledgements(const HttpTransfer &answer,
+                                            const std::vector<HttpMessage> &messages) const override {
+    return names_given(config_->target, messages.size(), std::string(answer.body()));
+  }
 
 private:
   using Clock = std::chrono::steady_clock;

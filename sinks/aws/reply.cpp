@@ -23,6 +23,8 @@ bool is_one_of(const std::string &name, std::initializer_list<const char *> name
 void take_member(const std::string &name, const JsonValue &value, EntryReply &entry) {
   if (name == "Id")
     entry.id = value.text;
+  else if (is_one_of(name, {"MessageId", "EventId"}))
+    entry.name = name + " " + value.text;
   else if (is_one_of(name, {"Code", "ErrorCode"}))
     entry.code = bare_code(value.text);
   else if (is_one_of(name, {"Message", "ErrorMessage"}))

@@ -12,6 +12,7 @@ namespace outbox::aws_sink {
 struct EntryReply {
   std::string id; /* empty from EventBridge, which answers in the request's order */
   std::string code, message;
+  std::string name; /* by which AWS knows the message: "MessageId …", of EventBridge "EventId …" */
   bool sent = false;
   bool sender_fault = false;
 };

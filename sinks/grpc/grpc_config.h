@@ -9,6 +9,7 @@
 #include "delivery/http/http_sender.h"
 #include "delivery/options/template.h"
 #include "grpc_message.h"
+#include "grpc_status.h"
 
 namespace outbox::grpc {
 
@@ -28,6 +29,10 @@ public:
   HttpCall call(const std::vector<HttpMessage> &messages) const override;
   HttpJudgement judge(const HttpTransfer &answer, CURLcode code,
                       const std::vector<HttpMessage> &messages) const override;
+  std::vector<std::string> acknowledgements(const HttpTransfer &answer,
+                                            const std::vector<HttpMessage> & /*messages*/) const override {
+    return {acknowledgement_of(answer, secrets)};
+  }
 
   /* The metadata that does not depend on the event. */
   HttpHeaders fixed_metadata() const;

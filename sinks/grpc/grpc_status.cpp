@@ -199,4 +199,11 @@ HttpEnd end_of(const Status &status, const SecretMask &secrets) {
   return end;
 }
 
+std::string acknowledgement_of(const HttpTransfer &answer, const SecretMask &secrets) {
+  constexpr size_t longest = 100;
+  const CodeRule &rule = code_rules().at(static_cast<size_t>(status_of(answer, CURLE_OK).code));
+  const std::string id = secrets.masked(field(answer, "x-request-id"));
+  return rule.name + (id.empty() ? "" : ", x-request-id " + id.substr(0, longest));
+}
+
 }  // namespace outbox::grpc

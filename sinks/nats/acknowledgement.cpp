@@ -17,9 +17,9 @@ constexpr int message_exceeds_maximum = 10054, header_exceeds_maximum = 10097, s
               stream_not_match = 10060;
 
 struct Answer {
-  bool is_json = false, has_error = false, has_sequence = false;
+  bool is_json = false, has_error = false, is_duplicate = false;
   int code = 0;
-  std::string description, stream;
+  std::string description, stream, sequence;
 };
 
 int number(const std::string &text) {
@@ -34,7 +34,9 @@ Answer read(std::string_view json) {
     if (path.size() == 1 && path[0] == "stream")
       answer.stream = value.text;
     else if (path.size() == 1 && path[0] == "seq")
-      answer.has_sequence = true;
+      answer.sequence = value.text;
+    else if (path.size() == 1 && path[0] == "duplicate")
+      answer.is_duplicate = value.text == "true";
     else if (!path.empty() && path[0] == "error")
       answer.has_error = true;
     if (path.size() != 2 || path[0] != "error")
@@ -79,10 +81,16 @@ Acknowledgement read_acknowledgement(const Operation &message) {
   Answer answer = read(message.text);
   if (answer.is_json && answer.has_error)
     return of_error(answer);
-  if (answer.is_json && !answer.stream.empty() && answer.has_sequence)
+  if (answer.is_json && !answer.stream.empty() && !answer.sequence.empty())
     return {};
   return {Outcome::Deferred, OB_REASON_TOPIC,
           "is answered by a subscriber that is no stream: correct option subject"};
+}
+
+std::string place_of(std::string_view json) {
+  Answer answer = read(json);
+  return "stream " + shown(answer.stream) + ", sequence " + shown(answer.sequence) +
+         (answer.is_duplicate ? ", duplicate" : "");
 }
 
 std::string error_of(std::string_view json) {

@@ -15,6 +15,8 @@ struct Acknowledgement {
 };
 
 Acknowledgement read_acknowledgement(const Operation &message);
+/* What a stream says about a message that it has stored, for a person. */
+std::string place_of(std::string_view json);
 
 /* The error in an answer of JetStream, as it is to be shown; empty if it is none. */
 std::string error_of(std::string_view json);

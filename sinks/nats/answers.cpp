@@ -65,7 +65,7 @@ void Publisher::on_message(const Operation &message) {
   until_memory([&] {
     Acknowledgement answer = read_acknowledgement(message);
     if (answer.outcome == Outcome::Sent)
-      on_stored(at->second);
+      on_stored(at->second, message.text);
     else if (answer.outcome == Outcome::Deferred)
       on_refused(at->second, answer.why, answer.reason);
     else
@@ -75,7 +75,9 @@ void Publisher::on_message(const Operation &message) {
 }
 
 /* May be called again if it throws std::bad_alloc. */
-void Publisher::on_stored(const InFlight &message) {
+void Publisher::on_stored(const InFlight &message, std::string_view answer) {
+  if (handover_.keeps_acknowledgements())
+    handover_.acknowledged(message.serial, place_of(answer));
   if (stored_.size() == stored_.capacity())
     stored_.reserve(2 * stored_.size() + 16);
   if (subjects_.any() && subjects_.stored(message.subject, received_at_)) {

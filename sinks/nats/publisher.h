@@ -61,7 +61,7 @@ private:
   void on_operation(const Operation &operation);
   void on_message(const Operation &message);
   void on_permission_error(std::string_view error);
-  void on_stored(const InFlight &message);
+  void on_stored(const InFlight &message, std::string_view answer);
   void on_rejected(const InFlight &message, const std::string &why, ob_reason reason);
   void on_refused(const InFlight &message, const std::string &why, ob_reason reason);
   void give_up_unanswered(Time now);

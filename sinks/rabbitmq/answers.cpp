@@ -122,6 +122,8 @@ void Publisher::on_confirm(uint64_t tag, bool multiple, bool stored) {
 /* May be called again if it throws std::bad_alloc. */
 void Publisher::end_confirmed(const Unconfirmed &message, bool stored) {
   if (stored && message.returned.empty()) {
+    if (handover_.keeps_acknowledgements())
+      handover_.acknowledged(message.serial, text_if_memory("confirmed by ", connection_->peer()));
     confirmed_.push_back(message.serial);
     return;
   }

@@ -5,6 +5,7 @@
  * the sink sends WAIT again until enough replicas have it, and sends no other entries meanwhile.
  */
 #include "delivery/base/clean_text.h"
+#include "delivery/base/until_memory.h"
 #include "writer.h"
 
 namespace outbox::redis {
@@ -40,10 +41,12 @@ void Writer::on_reply(const redisReply &reply) {
   else if (sent.serial == 0)
     on_replicas(static_cast<uint64_t>(reply.integer));
   else
-    on_stored(std::move(sent));
+    on_stored(std::move(sent), text_of(reply));
 }
 
-void Writer::on_stored(Sent sent) {
+void Writer::on_stored(Sent sent, std::string_view id) {
+  if (handover_.keeps_acknowledgements())
+    handover_.acknowledged(sent.serial, text_if_memory("entry ", id));
   (config_->wait_replicas > 0 ? stored_ : acknowledged_).push_back(sent.serial);
   if (streams_.accepted(sent.stream)) {
     std::string about = about_stream(sent.stream);

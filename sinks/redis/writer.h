@@ -51,7 +51,7 @@ private:
   // ---- replies in (replies.cpp) ----
   void read();
   void on_reply(const redisReply &reply);
-  void on_stored(Sent sent);
+  void on_stored(Sent sent, std::string_view id);
   void on_replicas(uint64_t replicas);
   void on_refused(Sent sent, std::string_view said);
   void refuse_stream(Sent sent, ServerError error);

@@ -104,7 +104,8 @@ COMMENT ON COLUMN outbox.events.application IS
   'Set by the server: application_name of the session that enqueued the event.';
 COMMENT ON COLUMN outbox.events.acknowledgement IS
   'Set by the worker when a delivered event is kept: what the sink answered. Kafka: partition and offset; a '
-  'webhook: the status, and X-Request-Id if the answer has it.';
+  'webhook: the status, and X-Request-Id if the answer has it; the other kinds: the message''s id or place, if the '
+  'peer tells one. In parentheses: how long the attempt took, and which worker made it.';
 COMMENT ON COLUMN outbox.events.redrive_late IS
   'Set by outbox.redrive(). true: send the event even after later events of its key (force). false: only before '
   'them. NULL: not redriven.';

@@ -65,6 +65,19 @@ TEST_F(BatchSinkTest, WhatWaitsIsTheNextBatchInItsOrder) {
   EXPECT_EQ(collect(4), (Ends{{1, Outcome::Sent}, {2, Outcome::Sent}, {3, Outcome::Sent}, {4, Outcome::Sent}}));
 }
 
+TEST_F(BatchSinkTest, ItTellsWhatThePeerHasAnsweredForEach) {
+  submit(2, 3);
+  answer([] { return BatchSink::Outcome::sent(); });
+  collect(1);
+  begun.acquire();
+  answer([] { return BatchSink::Outcome::sent({"at byte 0", "at byte 7"}); });
+  collect(3);
+  std::vector<std::string> told;
+  for (const Completion &each : reporter->completions())
+    told.push_back(each.acknowledgement);
+  EXPECT_EQ(told, (std::vector<std::string>{"", "at byte 0", "at byte 7"}));
+}
+
 TEST_F(BatchSinkTest, ItTakesNoMoreThanItsCredit) {
   submit(2, 11);
   EXPECT_EQ(sink->credit(), 0u);

@@ -54,6 +54,13 @@ struct LineProtocol : HttpPeer, HttpProtocol {
       }
     return judgement;
   }
+  std::vector<std::string> acknowledgements(const HttpTransfer &,
+                                            const std::vector<HttpMessage> &messages) const override {
+    std::vector<std::string> texts;
+    for (const HttpMessage &message : messages)
+      texts.push_back("line of " + std::to_string(message.ticket));
+    return texts;
+  }
 };
 
 using Lines = std::vector<std::string>;
@@ -165,6 +172,23 @@ TEST(HttpSender, EndsEachMessageOfARequestInItsOwnWay) {
 }
 
 /* A peer that throttles would else see a new connection for each attempt. */
+TEST(HttpSender, TellsWhatThePeerHasAnsweredWhereThatIsKept) {
+  FaultServer peer([&](const HttpRequest &request, Server &to) {
+    return to.answer(200, {}, std::string("srs").substr(0, lines_of(request).size()));
+  });
+  Harness harness(peer);
+  EXPECT_EQ(harness.send(1)[1].acknowledgement, "") << "nobody has asked for it";
+  harness.sink->keep_acknowledgements(true);
+  for (uint64_t ticket = 2; ticket <= 4; ticket++)
+    harness.submit(ticket, ticket);
+  harness.sink->flush();
+  auto ends = harness.wait(4);
+  EXPECT_EQ(ends[2].acknowledgement, "line of 2");
+  EXPECT_EQ(ends[3].outcome, Outcome::Retry);
+  EXPECT_EQ(ends[3].acknowledgement, "");
+  EXPECT_EQ(ends[4].acknowledgement, "line of 4");
+}
+
 TEST(HttpSender, AFailureThatWasAnsweredLeavesTheConnectionInUse) {
   std::atomic<int> answers{0};
   FaultServer peer([&](const HttpRequest &, Server &to) { return to.answer(200, {}, answers++ < 3 ? "r" : "s"); });

@@ -138,6 +138,22 @@ def test_a_bus(db, moto, front, name):
     assert max(request.size for request in front.sends()) == 10
 
 
+@pytest.mark.parametrize("service", ["sqs", "sns", "events"])
+def test_a_kept_event_tells_the_id_that_aws_gave_it(db, moto, front, name, service):
+    queue = moto.queue(name)
+    targets = {"sqs": lambda: {"queue_url": queue.url}, "sns": lambda: {"topic_arn": moto.topic(name, queue, raw=False)}, "events": lambda: {"event_bus": moto.bus(name, queue)}}
+    db.aws_sink("aws", front.url, retention="1d", **targets[service]())
+    ids = [db.enqueue("Order", str(n), payload=json.dumps({"n": n})) for n in range(3)]
+    given = {}
+    for message in queue.read(3):
+        body = json.loads(message["Body"])
+        n = json.loads(body["Message"])["n"] if service == "sns" else body["detail"]["n"] if service == "events" else body["n"]
+        given[n] = {"sqs": f"MessageId {message['MessageId']}", "sns": f"MessageId {body.get('MessageId')}", "events": f"EventId {body.get('id')}"}[service]
+    wait_until(lambda: db.pending() == 0, 60, sinks(db))
+    told = [db.value("SELECT acknowledgement FROM outbox.events WHERE id = %s", id) for id in ids]
+    assert all(text.startswith(given[n]) for n, text in enumerate(told)), (told, given)
+
+
 def test_a_request_is_cut_to_what_it_may_carry(db, moto, front, name):
     queue = moto.queue(name)
     db.aws_sink("aws", front.url, queue_url=queue.url)

@@ -57,6 +57,15 @@ def test_an_event_is_a_call(db, service):
     assert db.sink("kind, target, state", "grpc") == ("grpc", service.url, "idle")
 
 
+@pytest.mark.parametrize("code, trailers, told", [("OK", {"x-request-id": "r-7"}, "OK, x-request-id r-7"), ("ALREADY_EXISTS", {}, "ALREADY_EXISTS")])
+def test_a_kept_event_tells_the_status_of_its_call(db, service, code, trailers, told):
+    service.behave(code=code, trailers=trailers)
+    db.grpc_sink("grpc", service, retention="1d")
+    id = db.enqueue("Order", "7")
+    wait_until(lambda: db.pending() == 0, 20, sinks(db))
+    assert db.value("SELECT acknowledgement FROM outbox.events WHERE id = %s", id).startswith(told)
+
+
 def test_the_preview_is_what_arrives(db, service):
     db.grpc_sink("grpc", service, {"bearer_token": "a-token"}, headers='{"x-tenant": "eu", "X-Type": "${event_type}"}')
     db.sql("SELECT outbox.pause('grpc')")

@@ -34,6 +34,21 @@ def test_an_event_is_a_message(db, server, name):
         stream.delete()
 
 
+def test_a_kept_event_tells_its_stream_and_sequence(db, server, name):
+    """Sent again within the stream's duplicate_window, it is not stored again, and the stream says so."""
+    stream = Stream(server, name)
+    db.nats_sink("nats", server, subject=f"{name}.${{event_type}}", retention="1d")
+    ids = [db.enqueue("Order", "7") for _ in range(2)]
+    told = "SELECT acknowledgement FROM outbox.events WHERE id = %s ORDER BY position"
+    for sequence, id in enumerate(ids, 1):
+        wait_until(lambda: db.pending() == 0, 20, sinks(db))
+        assert db.value(told, id).startswith(f"stream {name}, sequence {sequence}")
+    db.sql("SELECT outbox.resend(%s, 'nats')", ids[0])
+    wait_until(lambda: db.pending() == 0, 20, sinks(db))
+    assert stream.count() == 2
+    assert f"stream {name}, sequence 1, duplicate" in str(db.sql(told, ids[0]))
+
+
 def test_a_thousand_keys_in_order(db, server, name):
     stream = Stream(server, name)
     db.nats_sink("nats", server, subject=f"{name}.${{event_type}}")

@@ -34,6 +34,14 @@ def test_an_event_is_a_persistent_message(db, broker, exchange):
     assert db.sink("kind, target, state", "rabbit") == ("rabbitmq", f"127.0.0.1:{broker.port}", "idle")
 
 
+def test_a_kept_event_tells_that_it_was_confirmed(db, broker, exchange):
+    Queue(broker, exchange)
+    db.rabbit_sink("rabbit", broker, exchange=exchange, retention="1d")
+    id = db.enqueue("Order", "7")
+    wait_until(lambda: db.pending() == 0, 20, sinks(db))
+    assert db.value("SELECT acknowledgement FROM outbox.events WHERE id = %s", id).startswith(f"confirmed by 127.0.0.1 port {broker.port}")
+
+
 def test_a_thousand_keys_in_order(db, broker, exchange):
     queue = Queue(broker, exchange)
     db.rabbit_sink("rabbit", broker, exchange=exchange)

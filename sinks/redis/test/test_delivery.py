@@ -31,6 +31,18 @@ def test_an_event_is_an_entry(db, server):
 
 
 @pytest.mark.parametrize("options", [{}, {"wait_replicas": "1"}])
+def test_a_kept_event_tells_its_entry(db, server, stream, make_redis, options):
+    if options:
+        make_redis(replica_of=server)
+    db.redis_sink("redis", server, stream=stream.name, retention="1d", **options)
+    ids = [db.enqueue("Order", str(n)) for n in range(3)]
+    wait_until(lambda: db.pending() == 0, 20, sinks(db))
+    entries = {entry[b"id"].decode(): name.decode() for name, entry in server.client().xrange(stream.name)}
+    for id in ids:
+        assert db.value("SELECT acknowledgement FROM outbox.events WHERE id = %s", id).startswith(f"entry {entries[id]}")
+
+
+@pytest.mark.parametrize("options", [{}, {"wait_replicas": "1"}])
 def test_a_thousand_keys_in_order(db, server, stream, make_redis, options):
     if options:
         make_redis(replica_of=server)

@@ -4,6 +4,7 @@
  */
 #include "delivery/engine/batch_sink.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "delivery/base/thread.h"
@@ -85,6 +86,8 @@ void BatchSink::run() {
     Outcome outcome = deliver(messages);
     lock.lock();
     if (outcome.all_sent() || outcome.delivered_ >= messages.size()) {
+      for (size_t i = 0; i < std::min(outcome.acknowledgements_.size(), in_flight_.events.size()); i++)
+        in_flight_.events[i].acknowledgement = std::move(outcome.acknowledgements_[i]);
       reporter_->complete(std::exchange(in_flight_.events, {}));
     } else if (!in_flight_.events.empty()) {
       failure_ = std::move(outcome);

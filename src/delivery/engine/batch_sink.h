@@ -26,6 +26,13 @@ public:
   public:
     /* All messages were delivered. */
     static Outcome sent() { return {}; }
+    /* The same, with what the peer has answered for each, for a person: it is shown where delivered events are kept.
+     */
+    static Outcome sent(std::vector<std::string> acknowledgements) {
+      Outcome outcome;
+      outcome.acknowledgements_ = std::move(acknowledgements);
+      return outcome;
+    }
     /* The first `delivered` messages were delivered, the next one failed, and the ones after it are returned.
      * SinkDown: no message is to blame. */
     static Outcome failed(size_t delivered, Failure how, std::string error) {
@@ -44,6 +51,7 @@ public:
     size_t delivered_ = 0;
     std::optional<Failure> how_;
     std::string error_;
+    std::vector<std::string> acknowledgements_;
   };
   /* Makes the message of an event. Called on the main thread, so it must not wait. May throw. */
   using Render = std::function<std::string(const ob_event &event)>;

@@ -40,6 +40,8 @@ public:
 
   // ---- the main thread ----
 
+  /* As Sink::keep_acknowledgements(). */
+  void keep_acknowledgements(bool keep) { keeps_acknowledgements_ = keep; }
   uint32_t credit() const;
   void push(Message message);
   /* Wakes the sink's thread if it may start a message. */
@@ -58,6 +60,10 @@ public:
   std::optional<Message> start(bool alone, uint64_t &serial);
   /* The started message needs no memory any more but for its end. */
   void forget_bytes(uint64_t serial);
+  /* Whether acknowledged() is of use: the texts are kept. */
+  bool keeps_acknowledgements() const { return keeps_acknowledgements_; }
+  /* Before succeed(): what the peer has answered for the message, for a person. */
+  void acknowledged(uint64_t serial, std::string text);
   void succeed(const std::vector<uint64_t> &serials);
   void fail(uint64_t serial, Outcome outcome, std::string error, ob_reason reason = OB_REASON_NONE,
             int64_t retry_after_ms = -1);
@@ -81,7 +87,8 @@ private:
 
   struct Running {
     uint64_t ticket, key, outage;
-    size_t bytes; /* of its message, while that is in memory */
+    size_t bytes;                /* of its message, while that is in memory */
+    std::string acknowledgement; /* empty: none is kept */
   };
   using Locked = std::lock_guard<std::mutex>;
   size_t held() const { return queue_.queued() + queue_.running(); }
@@ -108,6 +115,7 @@ private:
   uint64_t last_serial_ = 0;
   uint64_t outage_ = 0; /* number of outages so far */
 
+  std::atomic<bool> keeps_acknowledgements_{false};
   std::atomic<bool> has_news_{false}; /* failures_ or halted_ changed; atomic, so that the common "nothing" needs no
                                          lock */
 };
@@ -231,7 +239,7 @@ template <class Message> std::optional<Message> Handover<Message>::start(bool al
   auto running = running_.try_emplace(last_serial_ + 1).first;
   std::optional<Message> message = queue_.start();
   serial = ++last_serial_;
-  running->second = {message->ticket, message->key_hash, outage_, message->size()};
+  running->second = {message->ticket, message->key_hash, outage_, message->size(), {}};
   return message;
 }
 
@@ -244,15 +252,26 @@ template <class Message> void Handover<Message>::forget_bytes(uint64_t serial) {
 template <class Message>
 typename Handover<Message>::Running Handover<Message>::take(const Locked & /*locked*/,
                                                             typename std::map<uint64_t, Running>::iterator at) {
-  Running taken = at->second;
+  Running taken = std::move(at->second);
   bytes_ -= taken.bytes;
   running_.erase(at);
   return taken;
 }
 
+template <class Message> void Handover<Message>::acknowledged(uint64_t serial, std::string text) {
+  Locked lock(mutex_);
+  if (auto at = running_.find(serial); at != running_.end())
+    at->second.acknowledgement = std::move(text);
+}
+
 template <class Message> void Handover<Message>::succeed(const std::vector<uint64_t> &serials) {
+  const bool keeps = keeps_acknowledgements_;
   std::vector<uint64_t> tickets;
-  until_memory([&] { tickets.reserve(serials.size()); });
+  std::vector<Completion> completions; /* those with a text */
+  until_memory([&] {
+    tickets.reserve(serials.size());
+    completions.reserve(keeps ? serials.size() : 0);
+  });
   {
     Locked lock(mutex_);
     for (uint64_t serial : serials) {
@@ -260,12 +279,22 @@ template <class Message> void Handover<Message>::succeed(const std::vector<uint6
       if (at == running_.end())
         continue; /* abandoned: the ticket has its completion */
       Running running = take(lock, at);
-      tickets.push_back(running.ticket);
       queue_.finish(running.key);
+      if (!keeps || running.acknowledgement.empty()) {
+        tickets.push_back(running.ticket);
+        continue;
+      }
+      Completion &completion = completions.emplace_back();
+      completion.ticket = running.ticket;
+      completion.key_hash = running.key;
+      completion.outcome = Outcome::Sent;
+      completion.acknowledgement = std::move(running.acknowledgement);
     }
   }
   if (!tickets.empty())
     reporter_->sent(std::move(tickets));
+  if (!completions.empty())
+    reporter_->complete(std::move(completions));
 }
 
 /* Called with the lock held, so that the main thread sees failures together with their announcement. */

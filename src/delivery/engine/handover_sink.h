@@ -10,6 +10,7 @@ namespace outbox {
 
 template <class Message> class HandoverSink : public Sink {
 public:
+  void keep_acknowledgements(bool keep) override { handover().keep_acknowledgements(keep); }
   uint32_t credit() const override { return handover().credit(); }
   Submitted submit(const ob_event &event) override {
     if (credit() == 0)

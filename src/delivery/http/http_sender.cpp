@@ -58,6 +58,7 @@ private:
   void run(Requested::iterator request);
   void done(Requested::iterator request, CURLcode code);
   HttpJudgement judge(Request &request, CURLcode code);
+  void keep_acknowledgements(const Request &request);
   void end(Request &request, const HttpJudgement &judgement);
   void end_all(Request &request, Outcome outcome, const char *error);
   void split(Requested::iterator request);
@@ -262,6 +263,16 @@ HttpJudgement HttpSender::Requests::judge(Request &request, CURLcode code) {
   return {{{failure->outcome, peer_->secrets.masked(failure->error), failure->reason, failure->retry_after_ms}}};
 }
 
+/* Of messages that are not delivered they are dropped. Without memory there are none: the messages end anyway. */
+void HttpSender::Requests::keep_acknowledgements(const Request &request) {
+  try {
+    std::vector<std::string> texts = protocol_->acknowledgements(*request.transfer, request.messages);
+    for (size_t i = 0; i < std::min(texts.size(), request.serials.size()); i++)
+      handover_.acknowledged(request.serials[i], std::move(texts[i]));
+  } catch (const std::exception &) {
+  }
+}
+
 /* Takes no memory but for texts, which are left out if there is none. */
 void HttpSender::Requests::end(Request &request, const HttpJudgement &judgement) {
   const std::vector<HttpEnd> &ends = judgement.ends;
@@ -278,6 +289,8 @@ void HttpSender::Requests::end(Request &request, const HttpJudgement &judgement)
     if (end.outcome == Outcome::SinkDown)
       down = &end;
   }
+  if (!sent.empty() && handover_.keeps_acknowledgements())
+    keep_acknowledgements(request);
   if (!sent.empty())
     handover_.succeed(sent);
   if (down)
@@ -350,6 +363,10 @@ HttpSender::~HttpSender() {
     requests_->stop();
   } catch (...) { /* out of memory: the rest ends with the loop */
   }
+}
+
+void HttpSender::keep_acknowledgements(bool keep) {
+  requests_->handover().keep_acknowledgements(keep);
 }
 
 uint32_t HttpSender::credit() const {

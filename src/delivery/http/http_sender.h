@@ -74,6 +74,13 @@ public:
   /* The HTTP loop's thread. The peer has answered; all of the answer has arrived if `code` is CURLE_OK. */
   virtual HttpJudgement judge(const HttpTransfer &answer, CURLcode code,
                               const std::vector<HttpMessage> &messages) const = 0;
+  /* The HTTP loop's thread, after judge(), where delivered events are kept: a text for each message, which tells a
+   * person what the peer has answered. Those of messages that are not delivered are ignored. Empty: there are none.
+   */
+  virtual std::vector<std::string> acknowledgements(const HttpTransfer & /*answer*/,
+                                                    const std::vector<HttpMessage> & /*messages*/) const {
+    return {};
+  }
 };
 
 /*
@@ -91,6 +98,7 @@ public:
              std::shared_ptr<const HttpProtocol> protocol, std::shared_ptr<Reporter> reporter);
   ~HttpSender() override; /* waits for the loop's thread; nothing is reported afterwards */
 
+  void keep_acknowledgements(bool keep) override;
   uint32_t credit() const override;
   Submitted submit(const ob_event &event) override;
   void flush() override;
