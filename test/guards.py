@@ -48,6 +48,11 @@ CHAOS: Guards = {
     "a routing that failed": ("server/claim/unrouted.cpp", "i < n; i++) {\n    WorkerSink *sink", "i < n && !failed; i++) {\n    WorkerSink *sink"),
     "a day that is detached": ("dispatch/sent_day.h", "void begin() noexcept { looked_at_ = INT_MIN; }", "void begin() noexcept {}"),
     "a recording that is refused": ("dispatch/recording.cpp", "  apart_ = true;\n  if (!sink_)", "  if (!sink_)"),
+    "the same headers": ("delivery/sinks/kafka/kafka_record.cpp", "  format_->write(event, record);\n", """  format_->write(event, record);
+  std::string &at = record.text();
+  at = std::to_string(std::chrono::system_clock::now().time_since_epoch().count());
+  record.headers.push_back({{"at", 2}, as_text(at), false});
+"""),
     "a cut text": ("delivery/base/text.h", "  while (max > 0 && (static_cast<unsigned char>(text[max]) & 0xC0) == 0x80)\n    max--;\n", ""),
     "410 of a URL with variables": ("delivery/http/http_answer.cpp", "if (answer.own_url) { /* gone", "if (false) { /* gone"),
     "a closed connection": ("delivery/http/http_transfer.cpp", """closed || history.answered || !tls_.asked_for_client_certificate() || peer_->client.is_given())
