@@ -3,6 +3,7 @@
 
   test/guards.py model [EXAMPLES] [NAME...]    the model of the SQL surface, after how many of EXAMPLES (150)
   test/guards.py chaos [CYCLES] [NAME...]      the chaos test, in which of CYCLES (5)
+  test/guards.py texts                         only whether each check still stands in the source
 
 Each is built in a copy and installed; at the end the checkout's own build is installed again. A check whose absence is not found is told as missed: then
 the test has no step for it, or the check is not needed. test/simulate/guards.py does the same for the simulation, without a server."""
@@ -21,8 +22,9 @@ ROOT = Path(__file__).resolve().parent.parent
 COPY = ROOT / "build" / "without-guards"
 SEED = "1"
 
+Guards = dict[str, tuple[str, str, str]]
 # name: (file of src, the check, without it)
-MODEL = {
+MODEL: Guards = {
     "redrive: overtaken": ("extension/45_redrive.sql", "letter.overtaken_by IS NOT NULL AND letter.ordered", "false AND letter.ordered"),
     "redrive: pending again": ("extension/45_redrive.sql", "ELSIF EXISTS (SELECT FROM outbox.events_pending", "ELSIF false AND EXISTS (SELECT FROM outbox.events_pending"),
     "ack: what it overtook": ("extension/37_manual.sql", "IF sink.ordered AND EXISTS (", "IF false AND EXISTS ("),
@@ -37,7 +39,7 @@ MODEL = {
     "replay: dead letters": ("server/operate/replay.cpp", '"AND NOT EXISTS (SELECT FROM outbox.events_failed', '"AND true OR NOT EXISTS (SELECT FROM outbox.events_failed'),
 }
 
-CHAOS = {
+CHAOS: Guards = {
     "positions of a late route": ("server/enqueue/unrouted_events.cpp", "isnull[EV_POSITION] = used + 1 + i > position_last_of(position);", "isnull[EV_POSITION] = true;"),
     "RENAME: events": ("server/catalog/sink_rename.cpp", "    run(&pending, names);\n    run(&failed, names);\n", "    if (false) {\n      run(&pending, names);\n      run(&failed, names);\n    }\n"),
     "RENAME: dead letters": ("server/catalog/sink_rename.cpp", "    run(&failed, names);\n", "    if (false)\n      run(&failed, names);\n"),
@@ -46,6 +48,11 @@ CHAOS = {
     "a routing that failed": ("server/claim/unrouted.cpp", "i < n; i++) {\n    WorkerSink *sink", "i < n && !failed; i++) {\n    WorkerSink *sink"),
     "a day that is detached": ("dispatch/sent_day.h", "void begin() noexcept { looked_at_ = INT_MIN; }", "void begin() noexcept {}"),
     "a recording that is refused": ("dispatch/recording.cpp", "  apart_ = true;\n  if (!sink_)", "  if (!sink_)"),
+    "the same headers": ("delivery/sinks/kafka/kafka_record.cpp", "  format_->write(event, record);\n", """  format_->write(event, record);
+  std::string &at = record.text();
+  at = std::to_string(std::chrono::system_clock::now().time_since_epoch().count());
+  record.headers.push_back({{"at", 2}, as_text(at), false});
+"""),
     "a cut text": ("delivery/base/text.h", "  while (max > 0 && (static_cast<unsigned char>(text[max]) & 0xC0) == 0x80)\n    max--;\n", ""),
     "410 of a URL with variables": ("delivery/http/http_answer.cpp", "if (answer.own_url) { /* gone", "if (false) { /* gone"),
     "a closed connection": ("delivery/http/http_transfer.cpp", """closed || history.answered || !tls_.asked_for_client_certificate() || peer_->client.is_given())
@@ -56,12 +63,18 @@ CHAOS = {
 }
 
 
+def changed(guards: Guards, folder: Path) -> list[str]:
+    """Says of which guards the text does not occur exactly once in its file."""
+    counts = {name: (folder / file).read_text().count(guard) for name, (file, guard, _) in guards.items()}
+    return [f"{name}: {guards[name][0]} has changed; it contains the guard {count} times" for name, count in counts.items() if count != 1]
+
+
 @contextmanager
-def taken_out(path: Path, name: str, guard: str, without: str) -> Iterator[None]:
-    """For the duration of a block, the file is without the guard."""
+def taken_out(guards: Guards, name: str, folder: Path) -> Iterator[None]:
+    """For the duration of a block, the guard's file in the folder is without the guard."""
+    file, guard, without = guards[name]
+    path = folder / file
     text = path.read_text()
-    if text.count(guard) != 1:
-        sys.exit(f"{name}: {path.name} has changed; it contains the guard {text.count(guard)} times")
     path.write_text(text.replace(guard, without))
     try:
         yield
@@ -105,13 +118,16 @@ TESTS = {"model": (MODEL, examples, "150"), "chaos": (CHAOS, cycles, "5")}
 
 
 def main() -> int:
+    if wrong := changed(MODEL, ROOT / "src") + changed(CHAOS, ROOT / "src"):
+        sys.exit("\n".join(wrong))
+    if sys.argv[1:] == ["texts"]:
+        return 0
     guards, examine, most = TESTS[sys.argv[1]]
     most, names, missed = sys.argv[2] if len(sys.argv) > 2 else most, sys.argv[3:] or list(guards), []
     shutil.copytree(ROOT, COPY, dirs_exist_ok=True, ignore=lambda folder, names: ["build", ".git", "test"] if folder == str(ROOT) else [])
     try:
         for name in names:
-            file, guard, without = guards[name]
-            with taken_out(COPY / "src" / file, name, guard, without):
+            with taken_out(guards, name, COPY / "src"):
                 build(COPY)
                 began = time.monotonic()
                 said, count = examine(most)

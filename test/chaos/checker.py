@@ -143,12 +143,14 @@ def runs(history: History, sinks: tuple[str, ...]) -> Iterator[Finding]:
 
 
 def contents(history: History, sinks: tuple[str, ...]) -> Iterator[Finding]:
-    """What comes again has the same bytes, and comes to the same partition."""
+    """What comes again has the same body, key and headers, and comes to the same partition. A user changes the headers of some events."""
+    changed = {(touch.id, touch.sink) for touch in history.touches if touch.action == "change"}
     first: dict[tuple[str, str | None], Arrival] = {}
     for arrival in history.arrivals:
         before = first.setdefault((arrival.sink, arrival.id), arrival)
-        if (before.body, before.partition) != (arrival.body, arrival.partition):
-            yield Finding("other contents", f"{arrival.sink} got {arrival.where} with other bytes or in another partition than {before.where}", (arrival.id or "?",))
+        same = ["body", "partition", "address"] + ["headers"] * (not {(arrival.id, arrival.sink), (arrival.id, None)} & changed)
+        if other := [f"{part} {getattr(arrival, part)!r:.300} for {getattr(before, part)!r:.300}" for part in same if getattr(arrival, part) != getattr(before, part)]:
+            yield Finding("other contents", f"{arrival.sink} got {arrival.where}, unlike {before.where}: {', '.join(other)}", (arrival.id or "?",))
 
 
 def ledger(history: History, sinks: tuple[str, ...]) -> Iterator[Finding]:

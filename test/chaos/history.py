@@ -44,6 +44,8 @@ class Arrival:
     where: str
     body: bytes = b""
     partition: int = 0  # of the topic
+    address: bytes = b""  # the record's key; of a request the path
+    headers: tuple[tuple[str, bytes], ...] = ()  # without those that differ with each request
 
 
 @dataclass

@@ -21,6 +21,7 @@ PLACES = [(topic, number) for topic in TOPICS for number in range(PARTITIONS)]
 LARGEST = 30_000  # bytes of a batch
 FLAKY = 0.03  # the share of events that a healthy endpoint refuses at first
 REFUSALS = {"crm": (500, 422, 410), "audit": (500, 422)}  # a 410 concerns a URL: only crm has one for each key
+OF_A_REQUEST = ("webhook-timestamp", "webhook-signature")  # headers
 LONG_TEXT = b"abc" + "\u20ac".encode() * 3000  # the answer to a refused request: more than the 8 kB that are kept, so it is cut anywhere
 POISONED = 0.01  # the share of events that audit refuses, or closes the connection at, until they are dead letters
 
@@ -83,11 +84,13 @@ class Topics:
             consumer.close()
 
     def _arrival(self, message: confluent_kafka.Message) -> Arrival:
-        id = dict(message.headers() or []).get("id")
+        headers = tuple(message.headers() or [])
+        id = dict(headers).get("id")
         body = json.loads(message.value())
         self._place_of[body["key"]] = (message.topic(), message.partition())
         return Arrival("kafka", id.decode() if id else None, body["key"], body["n"], body["id"], message.timestamp()[1] / 1000, True,
-                       f"offset {message.offset()} of {message.topic()} {message.partition()}", message.value(), message.partition())
+                       f"offset {message.offset()} of {message.topic()} {message.partition()}", message.value(), message.partition(),
+                       message.key() or b"", headers)
 
 
 class Endpoint:
@@ -125,4 +128,5 @@ class Endpoint:
         answer = "answered with " + str(delivery.answered) if delivery.answered else "not answered"
         sink = STRANGER if delivery.path.endswith(STRANGER) else self._sink
         return Arrival(sink, delivery.id, body["key"], body["n"], body["id"], delivery.at, delivery.accepted(),
-                       f"request {self._number}, {answer}", delivery.body)
+                       f"request {self._number}, {answer}", delivery.body, 0, delivery.path.encode(),
+                       tuple((name, value.encode()) for name, value in delivery.headers.items() if name not in OF_A_REQUEST))

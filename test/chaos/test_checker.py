@@ -1,5 +1,7 @@
 """Tests of the checker: wrong histories for each kind of finding, and correct histories that look suspicious."""
 
+from dataclasses import replace
+
 import pytest
 from checker import check
 from history import Arrival, Event, Fault, History, Touch, Transaction
@@ -10,6 +12,7 @@ UNKNOWN = Transaction("1.2", "plain", outcome="unknown")
 ROLLED_BACK = Transaction("1.1", "plain", outcome="rolled back")
 ASYNCHRONOUS = Transaction("1.2", "plain", asynchronous=True, outcome="committed")
 ALL = ("e1", "e2", "e3")
+OTHER = (("type", b"other"),)
 
 
 class Story:
@@ -39,9 +42,13 @@ class Story:
                                                      accepted, f"arrival at {self.clock:g}"))
         return self
 
-    def otherwise(self, body: bytes = b"", partition: int = 0) -> "Story":
-        """The last arrival has this body and this partition."""
-        self.history.arrivals[-1].body, self.history.arrivals[-1].partition = body, partition
+    def otherwise(self, **contents: object) -> "Story":
+        """The last arrival has these contents."""
+        self.history.arrivals[-1] = replace(self.history.arrivals[-1], **contents)
+        return self
+
+    def changed(self, id: str, sink: str | None, at: float) -> "Story":
+        self.history.touches.append(Touch(sink, id, "change", at))
         return self
 
     def locked(self, id: str, sink: str, at: float) -> "Story":
@@ -100,6 +107,8 @@ RIGHT = {
     .left("e2", "crm", "FAILED").arrive("e1", sinks=("crm",)).arrive("e3", sinks=("crm",)).arrive("e4"),
     "an event alone whose row was locked": Story().arrive(*ALL).locked("e1", "crm", 0.5).fault(3.1, 3.2).arrive("e1", sinks=("crm",)),
     "a request that was held up on its way": Story().arrive(*ALL).fault(3.1, 4.2, name="cut_endpoint").arrive("e1", sinks=("crm",)),
+    "headers that a user changed": Story(1).arrive("e1").changed("e1", "crm", 0.5).fault(1.1, 1.2).arrive("e1").otherwise(headers=OTHER),
+    "headers that a user changed before the event was routed": Story(1).changed("e1", None, 0.5).arrive("e1").fault(1.1, 1.2).arrive("e1").otherwise(headers=OTHER),
     "a request that hung through the fault": Story().fault(0.1, 0.5).arrive("e1", "e1", "e2", "e3"),
 }
 
@@ -133,7 +142,11 @@ WRONG = {
     "a hole while recordings failed": (Story(4).arrive(*ALL).fault(3.1, 3.2, name="drop_day").arrive("e1", "e3", "e4"), []),
     "a hole at the end": (Story().arrive(*ALL).fault(3.1, 3.2).arrive("e1", sinks=("kafka",)), ["hole"]),
     "a hole before a new event": (Story(4).arrive(*ALL).fault(3.1, 3.2).arrive("e2", sinks=("crm",)).arrive("e4"), ["hole"]),
-    "other bytes": (Story(1).arrive("e1").fault(1.1, 1.2).arrive("e1").otherwise(b"other"), ["other contents"]),
+    "other bytes": (Story(1).arrive("e1").fault(1.1, 1.2).arrive("e1").otherwise(body=b"other"), ["other contents"]),
+    "another key": (Story(1).arrive("e1").fault(1.1, 1.2).arrive("e1").otherwise(address=b"other"), ["other contents"]),
+    "another header": (Story(1).arrive("e1").fault(1.1, 1.2).arrive("e1").otherwise(headers=OTHER), ["other contents"]),
+    "another header of an event that a user changed for another sink": (Story(1).arrive("e1").changed("e1", "kafka", 0.5).fault(1.1, 1.2).arrive("e1")
+                                                                       .otherwise(headers=OTHER), ["other contents"]),
     "another partition": (Story(1).arrive("e1").fault(1.1, 1.2).arrive("e1", sinks=("crm",)).arrive("e1", sinks=("kafka",)).otherwise(partition=1), ["other contents"]),
     "id missing": (Story().arrive(*ALL).with_ids("offset 9", None, "e3"), ["id missing"]),
     "wrong id": (Story().arrive("e1", "e2").arrive("e3", sinks=("crm",)).with_ids("offset 9", "e3", "e2"), ["wrong id"]),

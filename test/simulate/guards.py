@@ -2,6 +2,7 @@
 """Takes guards out of src/dispatch, one at a time, and shows the seed with which the simulator finds that:
 
   test/simulate/guards.py [SECONDS] [NAME...]
+  test/simulate/guards.py texts                  only whether each guard still stands in the source
 
 Each guard is a piece of a file and what stands there without it. A guard that no seed finds in SECONDS (30) of
 CPU is told as missed: then the world is too small for it, or the guard is not needed."""
@@ -15,13 +16,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "test"))
-from guards import taken_out
+from guards import Guards, changed, taken_out
 
 COPY = ROOT / "build" / "guards"
 SEED = 1
 
 # name: (file of src/dispatch, the guard, without it)
-GUARDS = {
+GUARDS: Guards = {
     "drain up to locked rows": ("draining.cpp", "std::min({decisions.locked_rows.first_of_key(key.sink, key.key_hash), stops.dead,", "std::min({stops.dead,"),
     "drain up to a redriven row": ("draining.cpp", "stops.dead, stops.redriven,", "stops.dead,"),
     "drain up to a failure being recorded": ("draining.cpp", "decisions.recording.first_failure(key), cursor.position() + 1", "cursor.position() + 1"),
@@ -29,7 +30,7 @@ GUARDS = {
     "late commits": ("late_commits.cpp", "if (!is_running(snapshot, xid))", "if (false && !is_running(snapshot, xid))"),
     "youngest transactions": ("late_commits.cpp", "xid = snapshot.xmax; xid < snapshot.next", "xid = snapshot.next; xid < snapshot.next"),
     "late commits, taken back": ("dispatch.cpp", "  late_commits.roll_back_round();\n", ""),
-    "wait for later events": ("classify_row.cpp", "    if (later)\n", "    if (false)\n"),
+    "wait for later events": ("classify_row.cpp", "  if (row.redriven && row.key_hash != 0 &&\n", "  if (false &&\n"),
     "later rows of a draining key": ("classify_row.cpp", ": scan != RowScan::DRAINING);", ": false);"),
     "rows that have yet to drain": ("blocked_keys.h", "return drained + 1 < position;", "return drained < 0 && position < 0;"),
     "a mark that is removed": ("draining.cpp", "may_come_back = decisions.round.unmarked;", "may_come_back = false;"),
@@ -46,10 +47,10 @@ GUARDS = {
     "a redriven row in the batch": ("classify_row.cpp", "  decisions.round.reordered = true;\n  return skip(", "  return skip("),
     "a redriven row without room, and the batch": ("classify_row.cpp", "  decisions.round.reordered = true;\n  return {", "  return {"),
     "a failure blocks its key": ("dispatch.cpp", "  if (blocks_its_key(outcome, completion.suspect, rules))", "  if (false && blocks_its_key(outcome, completion.suspect, rules))"),
-    "keys of every hash are blocked": ("blocked_keys.cpp", "  *replaced = 0;\n  if (key_hash == 0)\n", "  *replaced = 0;\n  if (key_hash % 4 == 0)\n"),
-    "deliveries are recorded in order": ("recording.cpp", "const bool due = !is_put_off(event);", "const bool due = !is_put_off(event) && (event->position % 4 != 0 || !event->next || !event->next->next);"),
+    "keys of every hash are blocked": ("blocked_keys.cpp", "  if (key_hash == 0)\n    return 0;\n", "  if (key_hash % 4 == 0)\n    return 0;\n"),
+    "deliveries are recorded in order": ("recording.cpp", "      batch[n++] = event;\n", "      if (event->position % 4 != 0 || !event->next || !event->next->next)\n        batch[n++] = event;\n"),
     "suspects are taken": ("dispatch.cpp", "    recording.suspects_taken(in_flight);", "    (void)0;"),
-    "a replaced blocker is read again": ("dispatch.cpp", "(replaced == 0 || locked_rows.add(replaced, sink, key_hash))", "true"),
+    "a replaced blocker is read again": ("dispatch.cpp", "  if (replaced != 0)\n    locked_rows.add(", "  if (false)\n    locked_rows.add("),
     "marks, taken back": ("dispatch.cpp", "  marks.roll_back_round();\n", ""),
     "draining, taken back": ("dispatch.cpp", "  blocked_keys.drain_all_again();\n", ""),
     "locked rows, taken back": ("dispatch.cpp", "  locked_rows.roll_back_round();\n", ""),
@@ -88,15 +89,17 @@ def build() -> None:
 
 
 def main() -> int:
+    if wrong := changed(GUARDS, ROOT / "src/dispatch"):
+        sys.exit("\n".join(wrong))
+    if sys.argv[1:] == ["texts"]:
+        return 0
     seconds = int(sys.argv[1]) if len(sys.argv) > 1 else 30
     missed = []
     shutil.copytree(ROOT / "src/dispatch", COPY / "src/dispatch", dirs_exist_ok=True, copy_function=shutil.copy, ignore=shutil.ignore_patterns("*.o", "*.d"))
     shutil.copytree(ROOT / "test/simulate", COPY / "test/simulate", dirs_exist_ok=True, copy_function=shutil.copy)
     build()
     for name in sys.argv[2:] or GUARDS:
-        file, guard, without = GUARDS[name]
-        path = COPY / "src/dispatch" / file
-        with taken_out(path, name, guard, without):
+        with taken_out(GUARDS, name, COPY / "src/dispatch"):
             build()
             began = time.monotonic()
             done = run(["build/simulate/simulate", "--seed", str(SEED), "--cpu-seconds", str(seconds), "--quiet"])
