@@ -3,6 +3,7 @@
 
   test/guards.py model [EXAMPLES] [NAME...]    the model of the SQL surface, after how many of EXAMPLES (150)
   test/guards.py chaos [CYCLES] [NAME...]      the chaos test, in which of CYCLES (5)
+  test/guards.py gate [SECONDS] [NAME...]      a file of tests that `make test` runs, within SECONDS (600)
   test/guards.py texts                         only whether each check still stands in the source
 
 Each is built in a copy and installed; at the end the checkout's own build is installed again. A check whose absence is not found is told as missed: then
@@ -62,6 +63,22 @@ CHAOS: Guards = {
   return most_hang_ups > 0;"""),
 }
 
+# Defects of five kinds that `make test` must refuse, each with the file of tests that shall find it.
+GATE: Guards = {
+    "a wrong header": ("delivery/formats/debezium.cpp", 'record.add_header("id",', 'record.add_header("ID",'),
+    "a key that is not blocked": ("dispatch/dispatch.cpp", "  if (blocks_its_key(outcome, completion.suspect, rules))", "  if (false && blocks_its_key(outcome, completion.suspect, rules))"),
+    "a completion that is lost": ("server/worker/completions.cpp", "  if (event == NULL)\n    return;\n  OUTBOX_SIGNAL_POINT", "  if (event == NULL || completion->ticket % 7 == 3)\n    return;\n  OUTBOX_SIGNAL_POINT"),
+    "a flush that is left out": ("server/storage/durable.cpp", "    XLogFlush(needed);\n", "    (void)0;\n"),
+    "a right that is not checked": ("server/catalog/route.cpp", "  if (outbox_server_aclcheck(sink->server_oid, role) != ACLCHECK_OK)", "  if (false && role)"),
+}
+TEST_OF = {
+    "a wrong header": "e2e/test_main_job.py",
+    "a key that is not blocked": "e2e/test_retry.py",
+    "a completion that is lost": "e2e/test_fanout.py",
+    "a flush that is left out": "fault/test_durable.py",
+    "a right that is not checked": "operate/test_hostile.py",
+}
+
 
 def changed(guards: Guards, folder: Path) -> list[str]:
     """Says of which guards the text does not occur exactly once in its file."""
@@ -89,7 +106,18 @@ def build(folder: Path) -> None:
             sys.exit(done.stdout[-1000:] + done.stderr[-2000:])
 
 
-def cycles(most: str) -> tuple[str, str]:
+def tests(most: str, name: str) -> tuple[str, str]:
+    """(what the first test that failed said, which it is)"""
+    env = os.environ | {"SUITE": "gate-guards", "PYTHONPATH": str(ROOT / "test/rig")}
+    done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-x", "-m", "not slow and not timing", f"--timeout={most}", TEST_OF[name]], cwd=ROOT / "test", env=env, capture_output=True, text=True)
+    (ROOT / "build/gate-guards.txt").write_text(done.stdout + done.stderr)
+    if done.returncode > 1:
+        sys.exit(f"the tests did not run: {(done.stdout + done.stderr)[-1000:]}")
+    failed = re.search(r"^(?:FAILED|ERROR) (?:test/)?(\S+?)(?: - (.*))?$", done.stdout, re.MULTILINE)
+    return ("", "") if done.returncode == 0 else (failed[2] or "failed", failed[1])
+
+
+def cycles(most: str, name: str) -> tuple[str, str]:
     """(what the chaos test said, in which cycle)"""
     done = subprocess.run([sys.executable, "-u", "chaos/chaos.py", "--cycles", most, "--seed", SEED, "--name", "chaos-guards"], cwd=ROOT / "test", capture_output=True, text=True,
                           env=os.environ | {"PYTHONPATH": str(ROOT / "test/rig")})
@@ -103,7 +131,7 @@ def cycles(most: str) -> tuple[str, str]:
     return finding[1][:90] if finding else done.stdout[failed.end():][:300], f"cycle {failed[1]}"
 
 
-def examples(most: str) -> tuple[str, str]:
+def examples(most: str, name: str) -> tuple[str, str]:
     """(what the model said, after how many examples)"""
     env = os.environ | {"EXAMPLES": most, "SEED": SEED, "SHRINK": "0", "SUITE": "model-guards"}
     done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-s", "model"], cwd=ROOT / "test", env=env, capture_output=True, text=True)
@@ -114,11 +142,11 @@ def examples(most: str) -> tuple[str, str]:
     return "" if done.returncode == 0 else error[1][:90] if error else done.stdout[-300:], count[1]
 
 
-TESTS = {"model": (MODEL, examples, "150"), "chaos": (CHAOS, cycles, "5")}
+TESTS = {"model": (MODEL, examples, "150"), "chaos": (CHAOS, cycles, "5"), "gate": (GATE, tests, "600")}
 
 
 def main() -> int:
-    if wrong := changed(MODEL, ROOT / "src") + changed(CHAOS, ROOT / "src"):
+    if wrong := [line for guards, *_ in TESTS.values() for line in changed(guards, ROOT / "src")]:
         sys.exit("\n".join(wrong))
     if sys.argv[1:] == ["texts"]:
         return 0
@@ -130,7 +158,7 @@ def main() -> int:
             with taken_out(guards, name, COPY / "src"):
                 build(COPY)
                 began = time.monotonic()
-                said, count = examine(most)
+                said, count = examine(most, name)
                 took = time.monotonic() - began
             print(f"{name:30} {took:6.1f} s  {count:26} {said or 'MISSED'}", flush=True)
             if not said:
