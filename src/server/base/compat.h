@@ -5,6 +5,17 @@
 #error "outbox needs PostgreSQL 15 or later"
 #endif
 
+/* Allocations that know their type, as 16 has them. The newest minor releases give them overflow checks by functions
+ * that earlier ones do not export: built with those, the library could not be loaded there. */
+#undef palloc_object
+#undef palloc0_object
+#undef palloc_array
+#undef palloc0_array
+#define palloc_object(type) ((type *)palloc(sizeof(type)))
+#define palloc0_object(type) ((type *)palloc0(sizeof(type)))
+#define palloc_array(type, count) ((type *)palloc(sizeof(type) * (count)))
+#define palloc0_array(type, count) ((type *)palloc0(sizeof(type) * (count)))
+
 /* 16 moved the macros of varlena values out of postgres.h. */
 #if PG_VERSION_NUM >= 160000
 extern "C" {

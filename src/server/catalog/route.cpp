@@ -47,7 +47,7 @@ static void mark_stale(Datum, OUTBOX_SYSCACHE, uint32) {
 
 char **route_globs(const char *globs) {
   char *text = pstrdup(globs);
-  char **list = (char **)palloc0(sizeof(char *) * (strlen(globs) / 2 + 2));
+  char **list = palloc0_array(char *, strlen(globs) / 2 + 2);
   int n = 0;
   char *rest;
 
@@ -120,7 +120,7 @@ static const char *kind_of(KnownWrapper **known_wrappers, Oid oid, MemoryContext
   for (const KnownWrapper *wrapper = *known_wrappers; wrapper; wrapper = wrapper->next)
     if (wrapper->oid == oid)
       return wrapper->kind;
-  KnownWrapper *wrapper = (KnownWrapper *)palloc(sizeof(KnownWrapper));
+  KnownWrapper *wrapper = palloc_object(KnownWrapper);
   MemoryContext kept = MemoryContextSwitchTo(scratch);
   bool ours = wrapper_kind(oid, kind);
   MemoryContextSwitchTo(kept);
@@ -137,7 +137,7 @@ static void read_sinks(void) {
 
   Relation relation = table_open(ForeignServerRelationId, AccessShareLock);
   SysScanDesc scan = systable_beginscan(relation, InvalidOid, false, NULL, 0, NULL);
-  cache = (RouteSink *)palloc(sizeof(RouteSink) * room);
+  cache = palloc_array(RouteSink, room);
   while (HeapTupleIsValid(tuple = systable_getnext(scan))) {
     Form_pg_foreign_server form = (Form_pg_foreign_server)GETSTRUCT(tuple);
     const char *kind = kind_of(&known_wrappers, form->srvfdw, scratch);
@@ -213,7 +213,7 @@ static void rebuild(void) {
   /* Reset first: an invalidation while the servers are read makes the cache stale again. */
   cache_stale = false;
   read_sinks();
-  by_name = (RouteSink **)palloc(sizeof(RouteSink *) * (cache_size + 1));
+  by_name = palloc_array(RouteSink *, cache_size + 1);
   for (int i = 0; i < cache_size; i++)
     by_name[i] = &cache[i];
   qsort(by_name, cache_size, sizeof(RouteSink *), name_order);

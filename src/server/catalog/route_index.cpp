@@ -79,7 +79,7 @@ static void put_sink(RouteSink *sink) {
 void route_index(RouteSink *sinks, int n) {
   n_any_headers = 0;
   by_header = NULL;
-  any_headers = (RouteSink **)palloc(sizeof(RouteSink *) * (n + 1));
+  any_headers = palloc_array(RouteSink *, n + 1);
   for (RouteSink &sink : std::span(sinks, n))
     if (!sink.by_headers)
       any_headers[n_any_headers++] = &sink;
@@ -178,7 +178,7 @@ static void add_takers_by_headers(Takers *takers, const RouteEvent *event) {
 RouteSink **route_takers(const RouteEvent *event, int *n) {
   enum { INITIAL_ROOM = 8 };
   int all;
-  Takers takers = {(RouteSink **)palloc(sizeof(RouteSink *) * INITIAL_ROOM), 0, INITIAL_ROOM};
+  Takers takers = {palloc_array(RouteSink *, INITIAL_ROOM), 0, INITIAL_ROOM};
 
   (void)route_sinks(&all);
   for (RouteSink *sink : std::span(any_headers, n_any_headers))

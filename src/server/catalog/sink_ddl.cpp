@@ -35,7 +35,7 @@ static List *changes = NIL; /* of Change, in order, in TopTransactionContext */
 
 static void note(ChangeKind kind, const char *sink, const char *new_name) {
   MemoryContext caller = MemoryContextSwitchTo(TopTransactionContext);
-  Change *change = (Change *)palloc0(sizeof(Change));
+  Change *change = palloc0_object(Change);
 
   change->kind = kind;
   change->made_in = GetCurrentSubTransactionId();

@@ -69,7 +69,7 @@ SQL_FUNCTION(outbox_mapping_options) {
   ob_option *options = public_mapping(PG_GETARG_OID(0), &n);
   if (options == NULL)
     PG_RETURN_NULL();
-  Datum *names = (Datum *)palloc(sizeof(Datum) * (n + 1));
+  Datum *names = palloc_array(Datum, n + 1);
   for (size_t i = 0; i < n; i++)
     names[i] = CStringGetTextDatum(options[i].name);
   return text_array(names, (int)n);

@@ -94,7 +94,7 @@ bool wrapper_kind(Oid wrapper_oid, char kind[NAMEDATALEN]) {
 
 ob_option *wrapper_options(Datum options, bool isnull, size_t *n) {
   List *list = isnull ? NIL : untransformRelOptions(options);
-  ob_option *out = (ob_option *)palloc0(sizeof(ob_option) * (list_length(list) + 1));
+  ob_option *out = palloc0_array(ob_option, list_length(list) + 1);
   ListCell *cell;
 
   *n = 0;

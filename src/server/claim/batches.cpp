@@ -27,10 +27,10 @@ static void grow(WorkerSink *sink) {
 
   sink->max_batch = Max(64, sink->max_batch * 2);
   sink->batch = sink->batch ? (ob_event *)repalloc_huge(sink->batch, sizeof(ob_event) * sink->max_batch)
-                            : (ob_event *)palloc(sizeof(ob_event) * sink->max_batch);
+                            : palloc_array(ob_event, sink->max_batch);
   sink->batch_events = sink->batch_events ? (InFlightEvent **)repalloc_huge(sink->batch_events,
                                                                             sizeof(InFlightEvent *) * sink->max_batch)
-                                          : (InFlightEvent **)palloc(sizeof(InFlightEvent *) * sink->max_batch);
+                                          : palloc_array(InFlightEvent *, sink->max_batch);
   MemoryContextSwitchTo(previous);
 }
 

@@ -174,7 +174,7 @@ static Statement delete_entries =
     make_statement<TIDARRAYOID>("DELETE FROM outbox_internal.rescan_queue WHERE ctid = ANY ($1)");
 
 static Datum xid8_array(std::span<const uint64_t> xids) {
-  Datum *values = (Datum *)palloc(sizeof(Datum) * Max(xids.size(), 1));
+  Datum *values = palloc_array(Datum, Max(xids.size(), 1));
 
   for (size_t i = 0; i < xids.size(); i++)
     values[i] = UInt64GetDatum(xids[i]);
@@ -231,7 +231,7 @@ int ClaimTable::read_queue(dispatch::RescanPlace after, std::span<dispatch::Queu
 }
 
 void ClaimTable::delete_from_queue(std::span<const dispatch::RowHandle> entries) {
-  ItemPointerData *ctids = (ItemPointerData *)palloc(sizeof(ItemPointerData) * Max(entries.size(), 1));
+  ItemPointerData *ctids = palloc_array(ItemPointerData, Max(entries.size(), 1));
 
   for (size_t i = 0; i < entries.size(); i++)
     ctids[i] = ctid_of(&entries[i]);

@@ -59,7 +59,7 @@ void ClaimTable::lock(
 }
 
 void ClaimTable::write_marks(std::span<const dispatch::MarkToWrite> marks) {
-  ItemPointerData *ctids = (ItemPointerData *)palloc(sizeof(ItemPointerData) * marks.size());
+  ItemPointerData *ctids = palloc_array(ItemPointerData, marks.size());
   int64 *groups = (int64 *)palloc(sizeof(int64) * marks.size());
 
   for (size_t i = 0; i < marks.size(); i++) {

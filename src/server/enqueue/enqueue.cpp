@@ -52,7 +52,7 @@ static Datum new_uuid(void) {
   static Uuid7Clock clock;
   static uint8_t random[64 * 8]; /* for 64 ids: one call per id would double the cost of new_uuid() */
   static size_t used = sizeof random;
-  pg_uuid_t *uuid = (pg_uuid_t *)palloc(sizeof *uuid);
+  pg_uuid_t *uuid = palloc_object(pg_uuid_t);
   struct timespec now;
 
   if (used == sizeof random) {
@@ -113,7 +113,7 @@ static RouteSink **choose_sinks(const TriggerRow *row, const EventHeaders *heade
   }
   char *name = TextDatumGetCString(row_get(row, EV_SINK));
   RouteSink *sink = writer == WRITER_ENQUEUE ? route_find(name) : NULL;
-  RouteSink **chosen = (RouteSink **)palloc(sizeof(RouteSink *));
+  RouteSink **chosen = palloc_object(RouteSink *);
   *chosen = sink ? sink : route_require(name, GetUserId());
   *n = 1;
   return chosen;
@@ -237,7 +237,7 @@ static void enqueue_event(TriggerRow *row, EventWriter writer) {
     RouteSink **sinks = choose_sinks(row, &headers, writer, &n);
     event_check_sinks(row, &headers, sinks, n, true);
     /* The next statement may rebuild the cache of sinks, so their names are copied. */
-    names = (Datum *)palloc(sizeof(Datum) * (n + 1));
+    names = palloc_array(Datum, n + 1);
     bool for_worker = n == 0;
     for (int i = 0; i < n; i++) {
       names[i] = CStringGetTextDatum(sinks[i]->name);
@@ -409,7 +409,7 @@ SQL_FUNCTION(outbox_enqueue) {
   const bool bytes = types->payload == BYTEAOID;
   Datum values[EV_GIVEN] = {};
   bool isnull[EV_GIVEN];
-  pg_uuid_t *id = (pg_uuid_t *)palloc(sizeof *id);
+  pg_uuid_t *id = palloc_object(pg_uuid_t);
   int after_payload = bytes ? 5 : 4;
 
   /* The insert runs without an SQL statement, which would make these checks. */

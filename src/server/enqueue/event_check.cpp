@@ -145,7 +145,7 @@ static void check_headers(TriggerRow *row, EventHeaders *headers) {
                     errdetail("The value is %s.", JB_ROOT_IS_SCALAR(given) ? "a scalar" : "an array"),
                     errhint("Write headers as '{\"name\": \"value\"}'.")));
 
-  headers->list = (ob_header *)palloc(sizeof(ob_header) * (JB_ROOT_COUNT(given) + 1));
+  headers->list = palloc_array(ob_header, JB_ROOT_COUNT(given) + 1);
   JsonbIterator *iterator = JsonbIteratorInit(&given->root);
   OUTBOX_JSONB_STATE state = {};
   JsonbValue name, value, bytes;

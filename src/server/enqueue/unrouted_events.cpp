@@ -208,7 +208,7 @@ static void note_copy(Batch *batch, Datum position) {
   if (batch->n_copies == batch->max_copies) {
     batch->max_copies = Max(BATCH, batch->max_copies * 2);
     batch->copies = batch->copies ? (Datum *)repalloc_huge(batch->copies, sizeof(Datum) * batch->max_copies)
-                                  : (Datum *)palloc(sizeof(Datum) * batch->max_copies);
+                                  : palloc_array(Datum, batch->max_copies);
   }
   batch->copies[batch->n_copies++] = position;
 }
@@ -245,7 +245,7 @@ static char *route_row(Batch *batch, HeapTuple tuple, TupleDesc desc, MemoryCont
   RouteSink **takers = takers_of(values[EV_AGGREGATE_TYPE], values[EV_EVENT_TYPE],
                                  isnull[EV_HEADERS] ? NULL : &values[EV_HEADERS], &n);
   /* The names are copied, because the next statement may rebuild the cache of sinks. */
-  char **names = (char **)palloc(sizeof(char *) * (n + 1));
+  char **names = palloc_array(char *, n + 1);
   for (int i = 0; i < n; i++)
     names[i] = pstrdup(takers[i]->name);
   const int n_takers = n;
@@ -350,7 +350,7 @@ static void route_batch(Batch *batch) {
 }
 
 static RoutingScan *new_scan(Batch *batch, Statement *statement, Datum where) {
-  RoutingScan *scan = (RoutingScan *)palloc0(sizeof(RoutingScan));
+  RoutingScan *scan = palloc0_object(RoutingScan);
 
   batch->limit = BATCH;
   scan->batch = batch;
@@ -395,7 +395,7 @@ static void route_readable(RoutingScan *scan) {
 /* Routes at most BATCH unrouted events and returns their number. Call it until it returns 0, each time in a
  * transaction of its own. When all events of a page are locked, it goes on with the next page. */
 SQL_FUNCTION(outbox_route_waiting) {
-  Batch *batch = (Batch *)palloc0(sizeof(Batch));
+  Batch *batch = palloc0_object(Batch);
   RoutingScan *scan = new_scan(batch, &find_all, Int64GetDatum(PG_INT64_MIN));
 
   OwnerScope scope = owner_enter();
@@ -410,8 +410,8 @@ SQL_FUNCTION(outbox_route_waiting) {
 
 bool unrouted_route_locked(void) {
   Assert(in_spi());
-  Batch *batch = (Batch *)palloc0(sizeof(Batch));
-  Datum *positions = (Datum *)palloc(sizeof(Datum) * (n_locked + 1));
+  Batch *batch = palloc0_object(Batch);
+  Datum *positions = palloc_array(Datum, n_locked + 1);
   bool full = n_locked == BATCH;
 
   OwnerScope scope = owner_enter();

@@ -55,7 +55,7 @@ ob_header *header_list(Jsonb *headers, size_t *n) {
   *n = 0;
   if (headers == NULL || !JB_ROOT_IS_OBJECT(headers))
     return NULL;
-  ob_header *list = (ob_header *)palloc(sizeof(ob_header) * (JB_ROOT_COUNT(headers) + 1));
+  ob_header *list = palloc_array(ob_header, JB_ROOT_COUNT(headers) + 1);
   *n = headers_read(headers, list, utf8_text);
   return list;
 }

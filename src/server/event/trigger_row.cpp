@@ -76,8 +76,8 @@ const AttrNumber *column_numbers(Relation relation) {
 void trigger_row_open(TriggerRow *row, Relation relation, HeapTuple tuple) {
   row->desc = RelationGetDescr(relation);
   row->number = column_numbers(relation);
-  row->values = (Datum *)palloc(sizeof(Datum) * row->desc->natts);
-  row->isnull = (bool *)palloc(sizeof(bool) * row->desc->natts);
+  row->values = palloc_array(Datum, row->desc->natts);
+  row->isnull = palloc_array(bool, row->desc->natts);
   heap_deform_tuple(tuple, row->desc, row->values, row->isnull);
 }
 

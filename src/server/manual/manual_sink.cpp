@@ -72,7 +72,7 @@ SQL_FUNCTION(outbox_manual_sink) {
 
 /* outbox_internal.retry_delay(retry, attempt) */
 SQL_FUNCTION(outbox_retry_delay) {
-  Interval *delay = (Interval *)palloc0(sizeof(Interval));
+  Interval *delay = palloc0_object(Interval);
 
   delay->time = ob_retry_delay_ms(text_to_cstring(PG_GETARG_TEXT_PP(0)), PG_GETARG_INT32(1), false,
                                   pg_prng_uint64(&pg_global_prng_state)) *

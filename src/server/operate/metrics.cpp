@@ -19,7 +19,7 @@ static Datum each_sink(FunctionCallInfo fcinfo, int columns,
 
   if (shared == NULL)
     PG_RETURN_NULL();
-  SinkStats *copy = (SinkStats *)palloc(sizeof(SinkStats));
+  SinkStats *copy = palloc_object(SinkStats);
   for (int i = 0; i < OUTBOX_MAX_SINKS; i++) {
     LWLockAcquire(shared->lock, LW_SHARED);
     bool in_database = shared->sinks[i].database == MyDatabaseId;

@@ -74,7 +74,7 @@ static bool visit_row(TupleTableSlot *slot, void *context) {
   if (is_wanted)
     reading->messages = NIL; /* the row of the wanted sink replaces a row of another sink */
   if (reading->wanted ? reading->messages == NIL : !has_message_for(reading, sink)) {
-    Message *message = (Message *)palloc0(sizeof(Message));
+    Message *message = palloc0_object(Message);
     message->sink = sink;
     message->aggregate_type = event_row_aggregate_type(&row);
     message->event_type = event_row_event_type(&row);

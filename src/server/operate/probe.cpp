@@ -185,7 +185,7 @@ SQL_FUNCTION(outbox_probe) {
   char *topics = (char *)palloc(OUTBOX_PROBE_TOPICS_SIZE);
   read_topics(server, topics, OUTBOX_PROBE_TOPICS_SIZE);
   ProbeSlot *slot = take_slot(server, ms, PG_GETARG_BOOL(2), topics);
-  ProbeSlot *found = (ProbeSlot *)palloc(sizeof(ProbeSlot));
+  ProbeSlot *found = palloc_object(ProbeSlot);
   PG_ENSURE_ERROR_CLEANUP(free_slot, PointerGetDatum(slot));
   {
     ProbeState state = wait_for_answer(slot);

@@ -91,7 +91,7 @@ SQL_FUNCTION(outbox_matches_globs) {
       memcmp(VARDATA_ANY(globs->source), VARDATA_ANY(source), VARSIZE_ANY_EXHDR(source)) != 0) {
     MemoryContext caller = MemoryContextSwitchTo(fcinfo->flinfo->fn_mcxt);
     char *copy = text_to_cstring(source);
-    globs = (Globs *)palloc(sizeof *globs);
+    globs = palloc_object(Globs);
     *globs = {cstring_to_text(copy), globs_of(copy)};
     MemoryContextSwitchTo(caller);
     fcinfo->flinfo->fn_extra = globs;

@@ -58,7 +58,7 @@ SQL_FUNCTION(outbox_row_holders) {
   if (TransactionIdIsValid(holder) && (infomask & HEAP_XMAX_IS_MULTI))
     n = Max(0, GetMultiXactIdMembers(holder, &members, HEAP_LOCKED_UPGRADED(infomask),
                                      HEAP_XMAX_IS_LOCKED_ONLY(infomask)));
-  Datum *holders = (Datum *)palloc(sizeof(Datum) * (n + 1));
+  Datum *holders = palloc_array(Datum, n + 1);
   if (TransactionIdIsValid(holder) && !(infomask & HEAP_XMAX_IS_MULTI))
     holders[n_holders++] = TransactionIdGetDatum(holder);
   for (int i = 0; i < n; i++)

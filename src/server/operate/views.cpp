@@ -124,7 +124,7 @@ static void put_sinks(ReturnSetInfo *result, bool bounds) {
 
   if (shared == NULL)
     return;
-  SinkStats *copy = (SinkStats *)palloc(sizeof(SinkStats));
+  SinkStats *copy = palloc_object(SinkStats);
   LWLockAcquire(shared->lock, LW_SHARED);
   Workers workers = get_workers(shared);
   bool is_idle = shared_is_idle();
@@ -278,7 +278,7 @@ SQL_FUNCTION(outbox_library) {
   Datum values[8];
   bool nulls[8] = {false};
 
-  Interval *retention = (Interval *)palloc0(sizeof(Interval));
+  Interval *retention = palloc0_object(Interval);
   retention->time = longest_retention_ms() * 1000;
   values[0] = CStringGetTextDatum(library_version());
   values[1] = BoolGetDatum(shared != NULL);

@@ -20,8 +20,8 @@ extern "C" {
 void scan_databases(void) {
   SharedState *shared = shared_state();
   Assert(shared->launcher_pid == MyProcPid && !IsTransactionState());
-  bool *present = (bool *)palloc0(sizeof(bool) * OUTBOX_MAX_DATABASES);
-  Oid *dropped = (Oid *)palloc(sizeof(Oid) * OUTBOX_MAX_DATABASES);
+  bool *present = palloc0_array(bool, OUTBOX_MAX_DATABASES);
+  Oid *dropped = palloc_array(Oid, OUTBOX_MAX_DATABASES);
   int n_dropped = 0;
   bool full = false;
   HeapTuple tuple;

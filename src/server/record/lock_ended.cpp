@@ -34,7 +34,7 @@ static bool is_still_its_row(TupleTableSlot *row, TupleDesc desc, const RowLock 
 }
 
 static RowLock *locks_of(std::span<InFlightEvent *const> events) {
-  RowLock *locks = (RowLock *)palloc(sizeof(RowLock) * Max(events.size(), 1));
+  RowLock *locks = palloc_array(RowLock, Max(events.size(), 1));
   int n = 0;
 
   for (InFlightEvent *event : events)

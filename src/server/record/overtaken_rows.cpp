@@ -63,7 +63,7 @@ static bool visit_earlier(TupleTableSlot *slot, void *context) {
 
 void RecordTable::find_earlier(std::span<const dispatch::SentKey> keys,
                                dispatch::FunctionRef<void, uint32_t, const dispatch::EarlierRow &> visit) {
-  Datum *sinks = (Datum *)palloc(sizeof(Datum) * keys.size());
+  Datum *sinks = palloc_array(Datum, keys.size());
   int64 *hashes = (int64 *)palloc(sizeof(int64) * keys.size());
   int64 *bounds = (int64 *)palloc(sizeof(int64) * keys.size());
 
@@ -98,7 +98,7 @@ static void lock_dead_letters(std::span<const OvertakenRow> rows) {
 }
 
 void RecordTable::lock_earlier(std::span<OvertakenRow> dead_letters, std::span<OvertakenRow> pending) {
-  RowLock *locks = (RowLock *)palloc(sizeof(RowLock) * Max(pending.size(), 1));
+  RowLock *locks = palloc_array(RowLock, Max(pending.size(), 1));
 
   lock_dead_letters(dead_letters);
   for (size_t i = 0; i < pending.size(); i++)
@@ -112,7 +112,7 @@ void RecordTable::lock_earlier(std::span<OvertakenRow> dead_letters, std::span<O
 }
 
 void RecordTable::write_overtaken(EarlierFate fate, std::span<const OvertakenRow> rows) {
-  ItemPointerData *ctids = (ItemPointerData *)palloc(sizeof(ItemPointerData) * rows.size());
+  ItemPointerData *ctids = palloc_array(ItemPointerData, rows.size());
   int64 *positions = (int64 *)palloc(sizeof(int64) * rows.size());
   int64 *overtaken_by = (int64 *)palloc(sizeof(int64) * rows.size());
   int n = 0;

@@ -67,7 +67,7 @@ using Rows = std::span<const dispatch::RowToWrite>;
 
 /* The arguments that the statements have in common, each an array with a value for each row. */
 static Datum ctids_of(Rows rows) {
-  ItemPointerData *ctids = (ItemPointerData *)palloc(sizeof(ItemPointerData) * rows.size());
+  ItemPointerData *ctids = palloc_array(ItemPointerData, rows.size());
 
   for (size_t i = 0; i < rows.size(); i++)
     ctids[i] = ctid_of(&rows[i].handle);
@@ -75,7 +75,7 @@ static Datum ctids_of(Rows rows) {
 }
 
 static Datum errors_of(Rows rows) {
-  Datum *values = (Datum *)palloc(sizeof(Datum) * rows.size());
+  Datum *values = palloc_array(Datum, rows.size());
 
   for (size_t i = 0; i < rows.size(); i++)
     values[i] = CStringGetTextDatum(rows[i].event->error ? rows[i].event->error : "");
@@ -91,7 +91,7 @@ template <class ValueOf> static Datum int8s_of(Rows rows, ValueOf value_of) {
 }
 
 template <class ValueOf> static Datum times_of(Rows rows, ValueOf value_of) {
-  Datum *values = (Datum *)palloc(sizeof(Datum) * rows.size());
+  Datum *values = palloc_array(Datum, rows.size());
 
   for (size_t i = 0; i < rows.size(); i++)
     values[i] = TimestampTzGetDatum(value_of(rows[i]));
@@ -141,7 +141,7 @@ static void delete_rows(Rows rows) {
 
 /* With how long the attempt took, and its worker: only rows that are kept pay for that. */
 static Datum acknowledgements_of(Rows rows) {
-  Datum *values = (Datum *)palloc(sizeof(Datum) * rows.size());
+  Datum *values = palloc_array(Datum, rows.size());
 
   for (size_t i = 0; i < rows.size(); i++) {
     const InFlightEvent *event = rows[i].event;

@@ -141,7 +141,7 @@ void worker_stops_reload(void) {
       make_statement<>("SELECT sink, (extract(epoch FROM failed_for) * 1000)::bigint, last_failed_at "
                        "FROM outbox_internal.failing_sinks");
   const std::span<WorkerSink *> sinks = worker_sinks_all();
-  bool *found_stopped = (bool *)palloc0(sizeof(bool) * Max(sinks.size(), 1));
+  bool *found_stopped = palloc0_array(bool, Max(sinks.size(), 1));
   bool all_known = true;
 
   stopped_oid = get_relname_relid("stopped_sinks", get_namespace_oid("outbox", false));
@@ -300,7 +300,7 @@ bool worker_stops_write(Moment now) {
   if (!write_wanted || now < write_at)
     return true;
   write_wanted = catalog_wanted = false;
-  bool *disabled = (bool *)palloc0(sizeof(bool) * Max(worker_sinks_all().size(), 1));
+  bool *disabled = palloc0_array(bool, Max(worker_sinks_all().size(), 1));
   /* An uncommitted pause or resume of one sink must not block the other sinks. */
   bool done = worker_transaction("SET LOCAL lock_timeout = '20ms'", write_all, disabled);
   if (done)

@@ -91,7 +91,7 @@ void row_lock(RowLock *locks, int n, RowCheck follow) {
   run.position = get_attnum(RelationGetRelid(run.table), "position");
   run.n_blocks = RelationGetNumberOfBlocks(run.table);
   run.follow = follow;
-  run.not_locked = (RowLock **)palloc(sizeof(RowLock *) * n);
+  run.not_locked = palloc_array(RowLock *, n);
   run.n_not_locked = 0;
   qsort(locks, n, sizeof(RowLock), by_ctid); /* so that each page is read once */
 

@@ -83,7 +83,7 @@ AttrNumber column_number(TupleDesc desc, const char *name, AttrNumber *known) {
 }
 
 Datum tid_array(ItemPointerData *tids, int n) {
-  Datum *values = (Datum *)palloc(sizeof(Datum) * Max(n, 1));
+  Datum *values = palloc_array(Datum, Max(n, 1));
 
   for (int i = 0; i < n; i++)
     values[i] = PointerGetDatum(&tids[i]);
@@ -91,7 +91,7 @@ Datum tid_array(ItemPointerData *tids, int n) {
 }
 
 Datum int8_array(const int64 *values, int n) {
-  Datum *datums = (Datum *)palloc(sizeof(Datum) * Max(n, 1));
+  Datum *datums = palloc_array(Datum, Max(n, 1));
 
   for (int i = 0; i < n; i++)
     datums[i] = Int64GetDatum(values[i]);
