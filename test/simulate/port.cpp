@@ -16,7 +16,7 @@ void Worker::out_of_memory() {
   throw std::bad_alloc();
 }
 
-/* in_flight.cpp: the WAL of recordings is flushed before they fill half of outbox.max_in_flight. */
+/* events_in_flight.cpp: the WAL of recordings is flushed before they fill half of outbox.max_in_flight. */
 void Worker::settle_unflushed(int max_events) {
   Unflushed &unflushed = d_->in_flight.unflushed;
   if (unflushed.events() == 0)

@@ -297,7 +297,7 @@ bool Worker::is_quiet() const {
          world_.slots()[index_].draining.empty() && !claim_failed_ && !record_failed_ && !d_->recording.in_trouble();
 }
 
-/* server/worker/idle_exit.cpp; only the first worker of one, since the launcher is not simulated, and not while
+/* server/worker/exit_when_idle.cpp; only the first worker of one, since the launcher is not simulated, and not while
  * another is still there, as all workers of a database leave together. */
 bool Worker::should_exit_idle() {
   const Now now = world_.now();

@@ -1,7 +1,7 @@
 /* batches.h: the events that a round has claimed for each sink, in order, until they are submitted. */
 #pragma once
 
-#include "server/inflight/in_flight.h"
+#include "server/inflight/events_in_flight.h"
 
 /* The limit for the events of one round, in bytes. Until its commit each of them also exists as a row and as a copy.
  */

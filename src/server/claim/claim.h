@@ -6,7 +6,7 @@
 #pragma once
 
 #include "server/base/clock.h"
-#include "server/inflight/in_flight.h"
+#include "server/inflight/events_in_flight.h"
 
 /* Once: rows of this origin are delivered. */
 void claim_init(int64 origin);

@@ -6,7 +6,7 @@
 #include "server/event/event_row.h"
 #include "server/event/unreadable.h"
 #include "server/inflight/decision_log.h"
-#include "server/inflight/in_flight.h"
+#include "server/inflight/events_in_flight.h"
 #include "server/storage/durable.h"
 
 static InFlightEvent *claim_row(WorkerSink *sink, const dispatch::ReadRow *read, uint32 bytes) {

@@ -6,7 +6,7 @@
 #include "server/claim/claim_table.h"
 
 #include "server/event/event_row.h"
-#include "server/inflight/in_flight.h"
+#include "server/inflight/events_in_flight.h"
 #include "server/storage/sql.h"
 
 extern "C" {

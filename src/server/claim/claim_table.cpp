@@ -5,7 +5,7 @@
 #include "server/claim/unrouted.h"
 #include "server/event/unreadable.h"
 #include "server/inflight/decision_log.h"
-#include "server/inflight/in_flight.h"
+#include "server/inflight/events_in_flight.h"
 #include "server/storage/sql.h"
 
 extern "C" {

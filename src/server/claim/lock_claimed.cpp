@@ -7,7 +7,7 @@
 #include "server/claim/claim_table.h"
 
 #include "server/claim/batches.h"
-#include "server/inflight/in_flight.h"
+#include "server/inflight/events_in_flight.h"
 #include "server/storage/row_lock.h"
 #include "server/storage/sql.h"
 #include "server/storage/unmodified_rows.h"

@@ -7,7 +7,7 @@
 #include "server/inflight/sink_log.h"
 
 #include "server/base/error_text.h"
-#include "server/inflight/in_flight.h"
+#include "server/inflight/events_in_flight.h"
 #include "server/sinks/worker_sinks.h"
 #include "server/storage/sql.h"
 

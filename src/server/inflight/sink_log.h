@@ -5,7 +5,7 @@
 #pragma once
 
 #include "server/base/clock.h"
-#include "server/inflight/in_flight.h"
+#include "server/inflight/events_in_flight.h"
 
 #include "delivery/delivery.h"
 

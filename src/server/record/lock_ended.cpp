@@ -2,7 +2,7 @@
 #include "server/record/record_table.h"
 
 #include "server/event/key_hash.h"
-#include "server/inflight/in_flight.h"
+#include "server/inflight/events_in_flight.h"
 #include "server/inflight/sink_log.h"
 #include "server/storage/row_lock.h"
 #include "server/storage/sql.h"

@@ -5,7 +5,7 @@
 #include "server/record/record_table.h"
 
 #include "server/event/status_sql.h"
-#include "server/inflight/in_flight.h"
+#include "server/inflight/events_in_flight.h"
 #include "server/storage/row_lock.h"
 #include "server/storage/sql.h"
 

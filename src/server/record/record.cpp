@@ -8,10 +8,10 @@
 #include "server/base/fault_point.h"
 #include "server/base/is_worker.h"
 #include "server/inflight/decision_log.h"
-#include "server/inflight/in_flight.h"
+#include "server/inflight/events_in_flight.h"
 #include "server/inflight/sink_log.h"
 #include "server/record/record_table.h"
-#include "server/record/sent_day.h"
+#include "server/record/day_partition.h"
 #include "server/sinks/worker_stops.h"
 #include "server/storage/sql.h"
 

@@ -6,7 +6,7 @@
 
 #include "server/base/fault_point.h"
 #include "server/event/status_sql.h"
-#include "server/inflight/in_flight.h"
+#include "server/inflight/events_in_flight.h"
 #include "server/process/worker_slot.h"
 #include "server/storage/sql.h"
 

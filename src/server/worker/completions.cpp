@@ -8,7 +8,7 @@
 #include "server/base/fault_point.h"
 #include "server/base/is_worker.h"
 #include "server/claim/claim.h"
-#include "server/inflight/in_flight.h"
+#include "server/inflight/events_in_flight.h"
 #include "server/inflight/sink_log.h"
 #include "server/sinks/worker_sinks.h"
 

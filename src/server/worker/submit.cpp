@@ -7,7 +7,7 @@
 
 #include "server/base/fault_point.h"
 #include "server/claim/claim.h"
-#include "server/inflight/in_flight.h"
+#include "server/inflight/events_in_flight.h"
 #include "server/sinks/worker_sinks.h"
 #include "server/storage/standby.h"
 

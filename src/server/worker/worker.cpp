@@ -15,7 +15,7 @@
 #include "server/claim/unrouted.h"
 #include "server/event/unreadable.h"
 #include "server/inflight/decision_log.h"
-#include "server/inflight/in_flight.h"
+#include "server/inflight/events_in_flight.h"
 #include "server/inflight/sink_log.h"
 #include "server/process/worker_error.h"
 #include "server/process/worker_extension.h"
@@ -31,7 +31,7 @@
 #include "server/storage/owner_sql.h"
 #include "server/storage/standby.h"
 #include "server/worker/completions.h"
-#include "server/worker/idle_exit.h"
+#include "server/worker/exit_when_idle.h"
 #include "server/worker/maintenance.h"
 #include "server/worker/probe_worker.h"
 #include "server/worker/submit.h"
@@ -327,7 +327,7 @@ static void one_loop(void) {
   report_activity();
 }
 
-/* Is only scheduled work left (idle_exit.h)? */
+/* Is only scheduled work left (dispatch/idle_exit.h)? */
 static bool is_quiet(void) {
   return !claims_wanted && !rescan_wanted && in_flight().count() == 0 && !submit_waits() && !shards_draining() &&
          !worker_has_errors() && !dispatcher().recording.in_trouble() && !probe_running();

@@ -6,13 +6,13 @@
 
 #include "server/base/settings.h"
 #include "server/claim/claim.h"
-#include "server/inflight/in_flight.h"
+#include "server/inflight/events_in_flight.h"
 #include "server/inflight/sink_log.h"
 #include "server/process/worker_error.h"
 #include "server/sinks/dispatcher.h"
 #include "server/sinks/shard_handoff.h"
 #include "server/sinks/worker_sinks.h"
-#include "server/worker/idle_exit.h"
+#include "server/worker/exit_when_idle.h"
 #include "server/worker/maintenance.h"
 #include "server/worker/submit.h"
 

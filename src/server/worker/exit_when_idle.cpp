@@ -1,8 +1,8 @@
 /*
- * idle_exit.cpp: collects from the sinks whether this worker is idle. A sink that is not open and healthy keeps its
- * worker, because the next worker would not know the sink's failures.
+ * exit_when_idle.cpp: collects from the sinks whether this worker is idle. A sink that is not open and healthy keeps
+ * its worker, because the next worker would not know the sink's failures.
  */
-#include "server/worker/idle_exit.h"
+#include "server/worker/exit_when_idle.h"
 
 #include "server/base/settings.h"
 #include "server/claim/unrouted.h"

@@ -1,4 +1,4 @@
-/* sent_day.h: can delivered events that are to be kept be kept today? (dispatch/sent_day.h) */
+/* day_partition.h: can delivered events that are to be kept be kept today? (dispatch/sent_day.h) */
 #pragma once
 
 #include "server/base/clock.h"

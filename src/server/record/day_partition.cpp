@@ -1,8 +1,8 @@
 /*
- * sent_day.cpp: looks for today's partition of SENT once in each transaction: a user may detach or drop it at any
- * time, and an INSERT without it would fail.
+ * day_partition.cpp: looks for today's partition of SENT once in each transaction: a user may detach or drop it at
+ * any time, and an INSERT without it would fail.
  */
-#include "server/record/sent_day.h"
+#include "server/record/day_partition.h"
 
 #include "server/sinks/dispatcher.h"
 

@@ -1,5 +1,5 @@
-/* in_flight.cpp: flushes the WAL of recordings before they fill half of outbox.max_in_flight. */
-#include "server/inflight/in_flight.h"
+/* events_in_flight.cpp: flushes the WAL of recordings before they fill half of outbox.max_in_flight. */
+#include "server/inflight/events_in_flight.h"
 
 #include "server/base/settings.h"
 #include "server/storage/standby.h"

@@ -1,5 +1,5 @@
 /*
- * in_flight.h: connects the worker's events in flight (dispatch/in_flight.h) with settings, sinks and WAL.
+ * events_in_flight.h: connects the worker's events in flight (dispatch/in_flight.h) with settings, sinks and WAL.
  */
 #pragma once
 

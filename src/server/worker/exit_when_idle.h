@@ -1,6 +1,6 @@
 /*
- * idle_exit.h: an idle worker exits and frees its background worker slot (dispatch/idle_exit.h decides when). All
- * workers of a database exit together, if no commit came meanwhile.
+ * exit_when_idle.h: an idle worker exits and frees its background worker slot (dispatch/idle_exit.h decides when).
+ * All workers of a database exit together, if no commit came meanwhile.
  */
 #pragma once
 
