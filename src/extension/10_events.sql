@@ -105,7 +105,7 @@ COMMENT ON COLUMN outbox.events.application IS
 COMMENT ON COLUMN outbox.events.acknowledgement IS
   'Set by the worker when a delivered event is kept: what the sink answered. Kafka: partition and offset; a '
   'webhook: the status, and X-Request-Id if the answer has it; the other kinds: the message''s id or place, if the '
-  'peer tells one.';
+  'peer tells one. In parentheses: how long the attempt took, and which worker made it.';
 COMMENT ON COLUMN outbox.events.redrive_late IS
   'Set by outbox.redrive(). true: send the event even after later events of its key (force). false: only before '
   'them. NULL: not redriven.';

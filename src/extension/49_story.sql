@@ -1,7 +1,6 @@
 -- The history of one event as text: from its transaction to its acknowledgement, or to what it waits for. It is read
 -- from the tables: of an event that was delivered and deleted, only the failures and the inbox's rows are left. It
--- tells no more than these say, because more would cost each delivery: not how long the successful attempt took and
--- which worker made it.
+-- tells no more than these say, because more would cost each delivery.
 -- A worker that has ended is replaced at once if it was told to end, and otherwise after 1 s to 1 min. Meanwhile the
 -- other workers do not take over its shards.
 
@@ -254,8 +253,7 @@ COMMENT ON FUNCTION outbox.story(uuid) IS
   'Tells the way of one event, line by line in the order of time: when and by which transaction and application it '
   'was enqueued, which sinks got it and why others did not, which failing events of its key it has waited for, each '
   'failed attempt of the last six days with its duration, worker and error, when it became a dead letter, when and '
-  'by which role it was redriven, whether it was delivered with what the sink answered, or waits and for what, and '
-  'which handlers of this database have processed it. A line "not all kept" says that a day had more failures than '
-  'are kept. Only failed attempts have a duration and a worker: to keep those of the successful one would cost each '
-  'delivery. A delivered event that is not kept has left only its failures and redrives. Without the payload. Like '
-  'outbox.event_status() it needs EXECUTE and the id.';
+  'by which role it was redriven, whether it was delivered, with what the sink answered, the duration and the '
+  'worker, or waits and for what, and which handlers of this database have processed it. A line "not all kept" says '
+  'that a day had more failures than are kept. A delivered event that is not kept has left only its failures and '
+  'redrives. Without the payload. Like outbox.event_status() it needs EXECUTE and the id.';

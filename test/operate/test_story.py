@@ -58,7 +58,9 @@ def test_failed_twice_blocked_and_redriven(db, receiver, keeps):
     wait_until(lambda: db.pending() == 0, 20, lambda: str(story(db, first)))
     assert steps(db, first)[-4:] == ["attempt 3 failed", "dead letter", "redriven", "delivered"] and steps(db, second) == ["routed", "was blocked", "delivered"]
     assert details(db, second, "was blocked")[0].startswith(f"by event {first} of the same key, at least until ")
-    assert details(db, second, "delivered") == ["HTTP 202, X-Request-Id r-7"]
+    for event in (first, second):
+        (delivered,) = details(db, event, "delivered")
+        assert re.fullmatch(r"HTTP 202, X-Request-Id r-7 \(\d+ ms, worker 0\)", delivered), delivered
     db.sql("SELECT outbox.mark_processed(%s, 'billing')", second)
     assert details(db, second, "processed") == ['by the handler "billing" of this database']
 
@@ -231,7 +233,7 @@ def test_kafka_acknowledges_by_partition_and_offset(db, kafka, aggregate, keeps)
     db.kafka_sink("crm", kafka)
     events = [db.enqueue(aggregate, "7") for _ in range(3)]
     wait_until(lambda: db.pending() == 0, 30, "delivery")
-    places = [re.fullmatch(r"partition (\d+), offset (\d+)", details(db, event, "delivered")[0]).groups() for event in events]
+    places = [re.fullmatch(r"partition (\d+), offset (\d+) \(\d+ ms, worker 0\)", details(db, event, "delivered")[0]).groups() for event in events]
     assert len({partition for partition, _ in places}) == 1
     assert [int(offset) - int(places[0][1]) for _, offset in places] == [0, 1, 2]
 

@@ -21,7 +21,7 @@ static Statement keep_sent = make_statement<TIDARRAYOID, TIMESTAMPTZOID, INT8ARR
     "WITH gone AS (DELETE FROM outbox.events_pending WHERE ctid = ANY ($1) RETURNING *) "
     "INSERT INTO outbox.events (" MOVED_COLUMNS
     ", overtaken_by, attempts, last_error, last_attempt_at, status, sent_at, acknowledgement) "
-    "SELECT " MOVED_COLUMNS ", overtaken_by, attempts, last_error, last_attempt_at, 'SENT', $2, nullif(a.text, '') "
+    "SELECT " MOVED_COLUMNS ", overtaken_by, attempts, last_error, last_attempt_at, 'SENT', $2, a.text "
     "FROM gone JOIN unnest($3, $4) AS a (at, text) ON a.at = position");
 static Statement move_to_dead_letters = make_statement<TIDARRAYOID, INT8ARRAYOID, TEXTARRAYOID, TIMESTAMPTZARRAYOID>(
     "WITH gone AS (DELETE FROM outbox.events_pending WHERE ctid = ANY ($1) RETURNING *) "
@@ -139,8 +139,20 @@ static void delete_rows(Rows rows) {
   write_rows(&delete_sent, values, (int)rows.size());
 }
 
+/* With how long the attempt took, and its worker: only rows that are kept pay for that. */
+static Datum acknowledgements_of(Rows rows) {
+  Datum *values = (Datum *)palloc(sizeof(Datum) * rows.size());
+
+  for (size_t i = 0; i < rows.size(); i++) {
+    const InFlightEvent *event = rows[i].event;
+    char *attempt = psprintf("%d ms, worker %d", event->took_ms, worker_slot()->index);
+    values[i] = CStringGetTextDatum(event->error ? psprintf("%s (%s)", event->error, attempt) : attempt);
+  }
+  return text_array(values, (int)rows.size());
+}
+
 static void keep_rows(Rows rows, Now now) {
-  Datum values[] = {ctids_of(rows), TimestampTzGetDatum(now.wall), positions_of(rows), errors_of(rows)};
+  Datum values[] = {ctids_of(rows), TimestampTzGetDatum(now.wall), positions_of(rows), acknowledgements_of(rows)};
 
   OUTBOX_FAULT_POINT("record.before_keep");
   write_rows(&keep_sent, values, (int)rows.size());
