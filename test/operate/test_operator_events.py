@@ -60,6 +60,23 @@ def test_a_sink_fails_for_long(db, ops, crm):
     assert notice["state"] == "circuit open" and notice["pending"] == 1
 
 
+def test_a_sink_fails_for_less_than_the_bound(db, ops, crm, setting):
+    """Neither that nor its end is told."""
+    setting("outbox.notice_after", "1h")
+    crm.stop()
+    db.enqueue("Order", "1")
+    wait_until(lambda: db.value("SELECT state FROM outbox.sinks WHERE name = 'crm'") == "circuit open", 30, "an open circuit")
+    failing = "SELECT told_at FROM outbox_internal.conditions WHERE sink = 'crm' AND what = 'failing'"
+    for _ in range(3):
+        assert db.value("SELECT outbox_internal.look_at_sinks()") == 1
+        assert db.sql(failing) == [(None,)]
+    crm.start()
+    wait_until(lambda: db.pending() == 0, 20, "delivery")
+    assert db.value("SELECT outbox_internal.look_at_sinks()") == 1 and db.sql(failing) == []
+    wait_until(lambda: db.pending() == 0, 20, "delivery of a notice")
+    assert len(crm.accepted()) == 1 and told(ops) == []
+
+
 def test_no_event_about_its_own_events(db, ops):
     """The operators' own channel refuses everything."""
     ops.mode = status(400)
