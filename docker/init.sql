@@ -5,7 +5,7 @@ CREATE EXTENSION outbox;
 CREATE SERVER main FOREIGN DATA WRAPPER outbox_kafka
   OPTIONS (bootstrap_servers 'kafka:9092');
 
-BEGIN; -- together: a sink without a secret sends unsigned
+BEGIN; -- in one transaction, so that nothing goes out unsigned
 CREATE SERVER crm FOREIGN DATA WRAPPER outbox_webhook
   OPTIONS (url 'http://receiver:8080/hooks', allow_http 'true', allow_networks '10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16');
 CREATE USER MAPPING FOR PUBLIC SERVER crm

@@ -100,7 +100,7 @@ ob_header *event_row_headers(const EventRow *row, size_t *n) {
   return header_list(row->slot->tts_isnull[C_HEADERS] ? NULL : DatumGetJsonbP(row->slot->tts_values[C_HEADERS]), n);
 }
 
-/* The round_context of a round's events are packed into blocks: a palloc() and pfree() for each text cost more. */
+/* The texts of a round's events are packed into blocks: a palloc() and pfree() for each text cost more. */
 static MemoryContext round_context = NULL;
 static char *block_free = NULL, *block_end = NULL;
 
