@@ -11,7 +11,8 @@ from outbox_rig.wait import patient
 
 FOLDER = ROOT / "examples" / "testing"
 # To fetch and compile, with three tries; to test.
-TESTS = {"pytest": ("true", f"{sys.executable} -m pytest -q -p no:cacheprovider --rootdir ."),
+TESTS = {"pytest": (f"{sys.executable} -m pip install --quiet --no-index -r requirements.txt",  # they are installed, in these versions
+                    f"{sys.executable} -m pytest -q -p no:cacheprovider --rootdir ."),
          "node": ("npm ci --silent", "npm test"),
          "junit": ("mvn -q -B test-compile", "mvn -q -B test"),
          "go": ("go vet .", "go test -count=1 .")}
