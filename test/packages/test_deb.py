@@ -110,6 +110,7 @@ def test_a_release_tells_what_it_lacks_and_how_to_publish_it(checkout):
     assert run("git", "tag", cwd=checkout) == "as-cloned\n"
     lacks = (checkout / "build/release/RELEASE_NOTES.md").read_text().split("## Not built\n")[1]
     shutil.rmtree(checkout / "build")
+    assert "- the server's container image: " in lacks and "docker build -f docker/Dockerfile " in lacks
     assert "- PostgreSQL 16: no release of Debian has it; " in lacks and lacks.count("- PostgreSQL ") == 5 and "- the source RPM: " in lacks
     assert "- PostgreSQL 18: PG_VERSIONS does not have it. Missing: postgresql-18-outbox, the kinds of sink for it, the image volume\n" in lacks
 
@@ -154,22 +155,36 @@ def test_what_a_release_has(checkout, release):
     committed = run("git", "log", "-1", "--format=%ct", cwd=checkout)
     assert run("rpm", "-qp", "--queryformat", "%{NAME} %{BUILDHOST} %{BUILDTIME}\\n", *release.glob("*.src.rpm")) == f"outbox_17 reproducible {committed}"
     assert f"outbox-{VERSION}/META.json" in run("unzip", "-Z1", release / f"outbox-{VERSION}.zip").split()
-    for major, system in ((15, "bookworm"), (18, "forky")):
-        needed = {each["name"]: each for each in json.loads((release / f"outbox-{VERSION}-pg{major}-{system}.cdx.json").read_text())["components"]}
+    for package in release.glob("postgresql-*-outbox_*.deb"):
+        [needs] = release.glob(f"outbox-{VERSION}-pg{package.name.split('-')[1]}-*.cdx.json")
+        needed = {each["name"]: each for each in json.loads(needs.read_text())["components"]}
         assert needed["librdkafka1"]["version"] and needed["librdkafka1"]["licenses"] and "outbox_redis.so" in needed
 
 
 VIRTUAL = "pg_virtualenv -o shared_preload_libraries=outbox -v"
 
 
-@pytest.mark.parametrize(("major", "system"), [(15, "bookworm"), (18, "forky")])
+@pytest.mark.slow
+@pytest.mark.parametrize(("major", "system"), [(15, "bookworm"), (17, "trixie"), (18, "forky"), (19, "experimental")])
 def test_packages_of_a_release_deliver(checkout, release, major, system):
     """Installed by apt, with what they need, in a system that has nothing else."""
+    if f"- PostgreSQL {major}: " in (release / "RELEASE_NOTES.md").read_text():
+        pytest.skip(f"this release has no package for PostgreSQL {major}: RELEASE=build/release takes a whole one")
     kinds = [path.name for path in (ROOT / "sinks").iterdir()]
     said = fresh(checkout, system, f"""apt-get install -y --no-install-recommends python3 ./build/release/postgresql-{major}-outbox*.deb
         {VIRTUAL} {major} sh -e debian/tests/deliver-one
         {VIRTUAL} {major} sh -ec 'psql -X -c "CREATE EXTENSION outbox"; for kind in {" ".join(kinds)}; do psql -X -c "CREATE EXTENSION outbox_$kind"; done'""")
     assert '"total": 99.5' in said and said.count("CREATE EXTENSION") == 2 + len(kinds)
+
+
+@pytest.mark.slow
+def test_the_source_rpm_of_a_release_can_be_rebuilt(checkout, release):
+    """As docs/install.md says; in Debian without the names of Red Hat's packages, and with Debian's pg_config."""
+    said = fresh(checkout, "bookworm", """apt-get install -y --no-install-recommends rpm g++ make libcurl4-openssl-dev librdkafka-dev libssl-dev nlohmann-json3-dev \\
+          postgresql-server-dev-15
+        rpmbuild --rebuild --nodeps --define 'pgmajor 15' --define 'pg_config /usr/lib/postgresql/15/bin/pg_config' build/release/outbox_*.src.rpm
+        rpm -qpl /root/rpmbuild/RPMS/*/outbox_15-*.rpm""")
+    assert "\n/usr/lib/postgresql/15/lib/outbox.so\n" in said and "\n/usr/share/postgresql/15/extension/outbox.control\n" in said
 
 
 def test_the_image_volume_of_a_release_delivers(checkout, release):
