@@ -74,7 +74,8 @@ TEST(KafkaProducer, APurgeThatIsLateStopsItAnew) {
 }
 
 /* The same while the main thread produces: what it has just queued must not be sent behind a message that the purge
- * has ended. Each round ends with purges, some of which broker threads execute in the next one. */
+ * has ended. Each round ends with purges. Broker threads may execute some in the next one: how many
+ * depends on the machine, and 5,000 rounds had none once. ALatePurgeWaitsForWhatIsBeingProduced makes one late. */
 TEST(KafkaProducer, NothingThatIsProducedDuringALatePurgeIsSentBehindIt) {
   KafkaBroker broker;
   broker.create_topic("t", 1);
@@ -85,7 +86,7 @@ TEST(KafkaProducer, NothingThatIsProducedDuringALatePurgeIsSentBehindIt) {
   record.topic = "t";
   record.value = {"1", 1};
   uint64_t late = 0;
-  for (int round = 0; late < 300 && round < 5000; round++) {
+  for (int round = 0; late < 300 && round < 3000; round++) {
     uint64_t produced = 0, ended = 0, first_lost = UINT64_MAX, last_stored = 0;
     while (produced < 100 && producer.produce(topic, record, (produced + 1) << 32) == RD_KAFKA_RESP_ERR_NO_ERROR)
       produced++;
@@ -105,7 +106,6 @@ TEST(KafkaProducer, NothingThatIsProducedDuringALatePurgeIsSentBehindIt) {
     ASSERT_LT(last_stored, first_lost) << "out of order in round " << round;
     producer.resume();
   }
-  EXPECT_GT(late, 0U) << "no purge came late";
 }
 
 /* The main thread may lose its processor within produce(). */
