@@ -13,7 +13,7 @@ from relays import last_id, outbox  # noqa: E402
 PATIENCE_S = 5
 
 
-@pytest.mark.parametrize("relay", [outbox, last_id], ids=["outbox", "last_id"])
+@pytest.mark.parametrize("relay", [outbox, pytest.param(last_id, marks=pytest.mark.slow)], ids=["outbox", "last_id"])
 def test_what_a_late_commit_loses(pg, db, relay):
     found = late_commit.examine(relay.Relay, db.dsn, 60 if relay is outbox else PATIENCE_S)
     lost = {name: outcome.lost for name, outcome in found.items()}

@@ -279,7 +279,7 @@ def test_only_c_crosses_the_border(tree, installation):
     assert undefined and not any("6outbox" in name for name in undefined)
 
 
-@pytest.mark.parametrize("when", ("opened", "loaded"))
+@pytest.mark.parametrize("when", (pytest.param("opened", marks=pytest.mark.slow), "loaded"))
 def test_a_kind_that_crashes_stops_after_the_second_crash(db, tree, installation, place, receiver, when):
     """A worker that crashes restarts the cluster, so this must not go on for ever: neither when a sink is opened, nor when the library makes its kind."""
     cause, since = place / "crash", db.pg.log.stat().st_size
@@ -411,6 +411,7 @@ def test_the_program_lists_its_options():
     assert set(re.findall(r"^  (-.*?|PEER.py)(?:  | [A-Z]|$)", listed, re.MULTILINE)) == {"PEER.py", "-h, --help", "--pg-config", "--cycles", "--seed"}
 
 
+@pytest.mark.slow
 def test_the_books_of_the_page_s_kind(tree, installation):
     done = sink_test(tree, installation, 6)
     assert done.returncode == 0 and done.stdout.endswith("6 cycles passed, 0 failed; seed 1\n"), done.stdout[-4000:]
