@@ -279,7 +279,7 @@ def test_only_c_crosses_the_border(tree, installation):
     assert undefined and not any("6outbox" in name for name in undefined)
 
 
-@pytest.mark.parametrize("when", (pytest.param("opened", marks=pytest.mark.slow), "loaded"))
+@pytest.mark.parametrize("when", ("opened", "loaded"))
 def test_a_kind_that_crashes_stops_after_the_second_crash(db, tree, installation, place, receiver, when):
     """A worker that crashes restarts the cluster, so this must not go on for ever: neither when a sink is opened, nor when the library makes its kind."""
     cause, since = place / "crash", db.pg.log.stat().st_size
