@@ -100,9 +100,10 @@ RowDecision classify_row(Dispatch &decisions, const Row &row, RoundSink &sink, R
     return skip("its position comes later");
   if (InFlightEvent *event = decisions.in_flight.find(row.position)) {
     /* A user has changed its sink or its key: it is read again once it has ended. Its present mark, if any, is that
-     * of its former key, which drains without it. */
+     * of its former key, which drains without it. So is a row that this transaction has recorded, and that a user's
+     * trigger has changed since. */
     if (event->sink != &sink.events || event->state == EventState::GONE ||
-        (sink.rules.ordered && event->key_hash != row.key_hash))
+        (sink.rules.ordered && event->key_hash != row.key_hash) || (scan == RowScan::RESCAN && is_recorded(event)))
       event->given_to = sink.id();
     return skip("it is in flight");
   }

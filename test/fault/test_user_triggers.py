@@ -2,7 +2,7 @@
 
 import pytest
 from outbox_rig import wait_until
-from outbox_rig.receiver import OK, SECRET, status
+from outbox_rig.receiver import HANG, OK, SECRET, status
 
 # The last event of each aggregate is scheduled for a year ahead, until another event of it leaves.
 FREE = """CREATE FUNCTION free() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
@@ -34,6 +34,27 @@ def test_a_trigger_in_a_recording_makes_another_event_due(db, receiver, case):
     db.enqueue("Order", "2", "before")  # the worker has read past it
     wait_until(lambda: got(receiver) == ["before"], 20, "an event behind it")
     db.enqueue("Order", "1", "first")
+    wait_until(lambda: "last" in got(receiver), 20, lambda: f"the event that is due since the recording; got {got(receiver)}")
+
+
+def test_a_trigger_makes_an_event_due_whose_failure_the_same_transaction_records(db, receiver):
+    """The transaction also claims, and finds the event changed while it is still in flight."""
+    db.webhook_sink("crm", receiver, SECRET, retry="1h", max_attempts="5")
+    db.sql(FREE.format(when="OLD.event_type = 'first'", row="OLD", event="DELETE", table="outbox.events_pending"))
+    receiver.mode = HANG
+    for type in ("last", "first", "before"):
+        db.enqueue("Order", "1", type, partition_key=type)
+    db.enqueue("Order", "2", "other", available_at="2100-01-01")
+    wait_until(lambda: len(receiver.deliveries) == 3, 20, "three requests")
+    with db.connect(autocommit=False) as user:
+        user.execute("LOCK TABLE outbox.events_pending IN SHARE MODE")
+        receiver.release(lambda d: OK if d.json()["type"] == "before" else HANG)
+        wait_until(lambda: db.sql("SELECT FROM pg_locks WHERE NOT granted AND relation = 'outbox.events_pending'::regclass"), 20, "the worker to wait for the lock")
+        receiver.release(lambda d: status(422) if d.json()["type"] == "last" else HANG)
+        receiver.release()
+        receiver.mode = OK
+        user.execute("UPDATE outbox.events SET available_at = '2100-02-01' WHERE event_type = 'other'")  # so that the worker reads changed rows
+        user.commit()
     wait_until(lambda: "last" in got(receiver), 20, lambda: f"the event that is due since the recording; got {got(receiver)}")
 
 
