@@ -37,7 +37,7 @@ GUARDS: Guards = {
     "a mark that is removed, taken back": ("dispatch.cpp", "    if (mark.removes)\n", "    if (false)\n"),
     "find in flight": ("classify_row.cpp", "= decisions.in_flight.find(row.position)) {", "= false ? decisions.in_flight.find(row.position) : nullptr) {"),
     "given to": ("classify_row.cpp", "      event->given_to = sink.id();", "      (void)event;"),
-    "a key that changed in flight": ("classify_row.cpp", "(sink.rules.ordered && event->key_hash != row.key_hash))", "false)"),
+    "a key that changed in flight": ("classify_row.cpp", "(sink.rules.ordered && event->key_hash != row.key_hash) ||", "false ||"),
     "a row is marked once in a round": ("classify_row.cpp", "scan == RowScan::RESCAN && decisions.marks.has(row.position)", "false"),
     "a failure of another key": ("recording.cpp", "event->outcome != Outcome::SENT && event->key_hash != key_hash;", "false && event->outcome != Outcome::SENT && event->key_hash != key_hash;"),
     "a redriven row without room is marked": ("classify_row.cpp", "return waits_behind ? block_row(", "return false ? block_row("),
