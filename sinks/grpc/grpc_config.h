@@ -13,7 +13,7 @@
 
 namespace outbox::grpc {
 
-/* What gRPC's libraries receive unless they are told otherwise. */
+/* The size of the largest message that gRPC's libraries receive by default. */
 constexpr size_t default_max_message_bytes = 4'194'304;
 
 class GrpcConfig final : public SinkConfig, public HttpPeer, public HttpProtocol {

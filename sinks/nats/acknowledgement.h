@@ -15,7 +15,7 @@ struct Acknowledgement {
 };
 
 Acknowledgement read_acknowledgement(const Operation &message);
-/* What a stream says about a message that it has stored, for a person. */
+/* The answer of a stream that has stored a message, as a text for people. */
 std::string place_of(std::string_view json);
 
 /* The error in an answer of JetStream, as it is to be shown; empty if it is none. */

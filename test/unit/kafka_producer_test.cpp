@@ -18,7 +18,7 @@ namespace outbox {
 
 struct LatePurge {
   static void arrives(KafkaProducer &producer) { KafkaProducer::purge(producer.producer_); }
-  /* What produce() holds, and what it does with it. */
+  /* The mutex that produce() holds, and the call that it makes meanwhile. */
   static std::mutex &mutex(KafkaProducer &producer) { return producer.mutex_; }
   static int queue(KafkaProducer::Topic &topic, uint64_t opaque) {
     return rd_kafka_produce(topic.handle.get(), 0, RD_KAFKA_MSG_F_COPY, const_cast<char *>("1"), 1, nullptr, 0,

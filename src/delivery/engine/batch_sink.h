@@ -26,7 +26,8 @@ public:
   public:
     /* All messages were delivered. */
     static Outcome sent() { return {}; }
-    /* The same, with what the peer has answered for each, for a person: it is shown where delivered events are kept.
+    /* The same, with the peer's answer for each message, as a text for people: story() shows it of events that are
+     * kept.
      */
     static Outcome sent(std::vector<std::string> acknowledgements) {
       Outcome outcome;

@@ -62,7 +62,7 @@ public:
   void forget_bytes(uint64_t serial);
   /* Whether acknowledged() is of use: the texts are kept. */
   bool keeps_acknowledgements() const { return keeps_acknowledgements_; }
-  /* Before succeed(): what the peer has answered for the message, for a person. */
+  /* Call it before succeed(): a text for people, the peer's answer for this message. */
   void acknowledged(uint64_t serial, std::string text);
   void succeed(const std::vector<uint64_t> &serials);
   void fail(uint64_t serial, Outcome outcome, std::string error, ob_reason reason = OB_REASON_NONE,
