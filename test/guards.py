@@ -67,7 +67,7 @@ CHAOS: Guards = {
 GATE: Guards = {
     "a wrong header": ("delivery/formats/debezium.cpp", 'record.add_header("id",', 'record.add_header("ID",'),
     "a key that is not blocked": ("dispatch/dispatch.cpp", "  if (blocks_its_key(outcome, completion.suspect, rules))", "  if (false && blocks_its_key(outcome, completion.suspect, rules))"),
-    "a completion that is lost": ("server/worker/completions.cpp", "  if (event == NULL)\n    return;\n  OUTBOX_SIGNAL_POINT", "  if (event == NULL || completion->ticket % 7 == 3)\n    return;\n  OUTBOX_SIGNAL_POINT"),
+    "a completion that is lost": ("dispatch/round/loop.cpp", "  if (event == nullptr)\n    return;\n  OUTBOX_LOOP_SIGNAL", "  if (event == nullptr || ticket % 7 == 3)\n    return;\n  OUTBOX_LOOP_SIGNAL"),
     "a flush that is left out": ("server/storage/durable.cpp", "    XLogFlush(needed);\n", "    (void)0;\n"),
     "a right that is not checked": ("server/catalog/route.cpp", "  if (outbox_server_aclcheck(sink->server_oid, role) != ACLCHECK_OK)", "  if (false && role)"),
 }

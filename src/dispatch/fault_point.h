@@ -14,6 +14,11 @@ void outbox_state_changes(const char *machine, int state, int next) noexcept;
 /* A place of a round at which its port may let it fail, in the server's test build and in the simulator. */
 #if defined(OUTBOX_FAULT_POINTS) || defined(OUTBOX_ROUND_POINTS)
 #define OUTBOX_ROUND_POINT(port, name) (port).at(name)
+/* The same for the loop (round/loop_port.h): between two transactions, and where no error can be raised. */
+#define OUTBOX_LOOP_POINT(port, name) (port).between(name)
+#define OUTBOX_LOOP_SIGNAL(port, name) (port).signal(name)
 #else
 #define OUTBOX_ROUND_POINT(port, name) ((void)0)
+#define OUTBOX_LOOP_POINT(port, name) ((void)0)
+#define OUTBOX_LOOP_SIGNAL(port, name) ((void)0)
 #endif

@@ -18,7 +18,7 @@ WAYS = {
     "fatal": "FATAL; where none can be raised, SIGTERM arrives",
     "wait": "a wait of 5 s",
 }
-POINT = re.compile(r'^\s*OUTBOX_(?:FAULT_POINT\(|SIGNAL_POINT\(|ROUND_POINT\(port_, )"([^"]+)"\);$', re.MULTILINE)
+POINT = re.compile(r'^\s*OUTBOX_(?:FAULT_POINT\(|SIGNAL_POINT\(|(?:ROUND_POINT|LOOP_POINT|LOOP_SIGNAL)\(port_, )"([^"]+)"\);$', re.MULTILINE)
 
 
 def named() -> list[str]:

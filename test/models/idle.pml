@@ -2,7 +2,7 @@
  * idle.pml: two workers that go idle, and commits that need them. Each commit is one event of one worker's shards.
  * No commit falls between: when nothing can happen by itself any more, every committed event is claimed.
  *
- * It stands for wake_workers() and shared_request_workers() (session), one_loop() and worker_slot_exit_idle() (worker),
+ * It stands for wake_workers() and shared_request_workers() (session), Loop::turn(), Loop::exits_idle() and worker_slot_exit_idle() (worker),
  * worker_slot_take() and give_up_slot() (slot), and handle_exited(), stays_idle() and start_missing() (launcher). Timers are left
  * out on purpose: outbox.poll_interval, idle_until and the launcher's one-minute look repair what the protocol loses.
  * A step is what no other process can see half of: one atomic operation, or what is done under the lock.

@@ -35,7 +35,7 @@ void Worker::reload_sinks() {
         d_->dead_letters_stale = true;
       sink.fingerprint = its.fingerprint;
       close_sink(sink, SinkState::CLOSED);
-      rescan_wanted_ = true;
+      loop_.want_rescan();
     }
     if (its.stopped && !sink.stopped) {
       sink.cursor->set_has_backlog(false);
@@ -43,7 +43,7 @@ void Worker::reload_sinks() {
     } else if (!its.stopped && sink.stopped) {
       sink.change_state(sink.state == SinkState::STOPPING ? SinkState::CLOSING : SinkState::CLOSED);
       sink.cursor->restart(world_.now().wall);
-      rescan_wanted_ = true;
+      loop_.want_rescan();
     }
   }
 }

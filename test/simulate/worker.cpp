@@ -1,5 +1,4 @@
-/* worker.cpp: server/worker/worker.cpp, submit.cpp and completions.cpp: the loop, its transactions, and what is
- * submitted and collected between them. */
+/* worker.cpp: the world as the port of a worker's loop (dispatch/round/loop_port.h). */
 #include "test/simulate/worker.h"
 
 #include <algorithm>
@@ -20,7 +19,7 @@ Worker::Worker(World &world, int index, Incarnation pid)
     : world_(world), table_(world.table()), index_(index), pid_(pid), library_(world, index, pid, world.n_sinks()),
       d_(dispatch::create()),
       claims_(*d_, *this, {ROUND_BYTES, world.settings().poll_ms, DRAINING_KEYS, QUEUE_ENTRIES}),
-      records_(*d_, *this), sinks_(world.n_sinks()) {
+      records_(*d_, *this), loop_(*d_, *this), sinks_(world.n_sinks()) {
   d_->shards.init(index);
   d_->dead_letters_stale = true;
   for (WorkerSink &sink : sinks_)
@@ -55,218 +54,249 @@ Snapshot Worker::latest() {
   return table_.snapshot(xid_);
 }
 
-void Worker::commit_transaction() {
-  if (xid_ != NO_XID)
-    last_lsn_ = table_.commit(xid_, false);
-  xid_ = NO_XID;
-}
-
 void Worker::die() {
   if (table_.is_running(xid_))
     table_.abort(xid_);
   library_.die();
 }
 
-/* ---- completions ---------------------------------------------------------------------------------------------- */
+/* ---- what wakes it -------------------------------------------------------------------------------------------- */
 
-void Worker::take(const Answer &answer, Now now) {
-  InFlightEvent *event = d_->in_flight.find_ticket(answer.ticket);
-  if (event == nullptr)
-    return;
-  WorkerSink *sink = sink_of(event);
-  if (d_->is_returned(event, answer.outcome, sink->rules.ordered)) {
-    claims_.return_event(event);
-    return;
-  }
-  need(answer.outcome == Outcome::SENT || d_->make_room_to_block());
-  sink->event_ended(event->bytes);
-  d_->event_ended(event,
-                  {answer.outcome, answer.retry_after_ms, answer.outcome == Outcome::SENT ? nullptr : "refused", 0,
-                   answer.suspect, false},
-                  sink->rules, now);
-  if (event->outcome == Outcome::REJECTED)
-    world_.truth().rejected(event->position);
+/* Outside a transaction. */
+void Worker::between(const char *) {
+  pass(false);
 }
 
-void Worker::collect(Now now) {
-  for (const Answer &answer : library_.collect())
-    take(answer, now);
+int64_t Worker::poll_ms() {
+  return world_.settings().poll_ms;
 }
 
-void Worker::discard_suspected_failures() {
-  for (WorkerSink &sink : sinks_) {
-    if (!sink.status.circuit_open || d_->in_flight.ended() == 0)
-      continue;
-    for (InFlightEvent *event = d_->take_suspects(&sink.events), *next = nullptr; event; event = next) {
-      next = event->next;
-      if (!event->failed)
-        d_->blocked_keys.release(sink.id(), event->key_hash, event->position);
-      sink.event_not_ended(event->bytes);
-      claims_.return_event(event);
-    }
-  }
+bool Worker::ask_to_be_woken() {
+  return !std::exchange(world_.slots()[index_].needs_wakeup, true);
 }
 
-int Worker::submit_claimed() {
-  int claimed = 0;
-  for (WorkerSink &sink : sinks_) {
-    claimed += sink.n_batch;
-    sink.n_batch = 0;
-    for (InFlightEvent *event : std::exchange(sink.batch, {})) {
-      if (sink.state != SinkState::OPEN) {
-        claims_.return_event(event);
-        continue;
-      }
-      world_.log(event->position, "worker %d submits it to sink %u", index_, sink.id());
-      d_->in_flight.submitted(event, MOMENT_NONE);
-      library_.submit(sink.id(), d_->in_flight.ticket(event), event->position, event->key_hash, event->attempts);
-    }
-  }
-  return claimed;
+void Worker::wakes_by_itself() {
+  world_.slots()[index_].needs_wakeup = false;
 }
 
-/* ---- one round ------------------------------------------------------------------------------------------------ */
-
-bool Worker::transact(Now now, bool record, bool claim) {
-  bool more = false;
-  xid_ = NO_XID;
-  recording_ = record;
-  reload_sinks();
-  if (record) {
-    records_.run(now);
-    for (const InFlightEvent *event = d_->in_flight.first_ended(); event; event = event->next)
-      if (event->outcome == Outcome::SENT && event->record_after > now.moment)
-        world_.truth().held(event->position);
-    pass(true);
-  }
-  recording_ = record && !claim;
-  if (claim && !(polls_only_ && !claims_.has_news())) {
-    refresh_sinks(now);
-    rescan_wanted_ = rescan_wanted_ || polls_only_;
-    empty_batches();
-    snapshot_.reset();
-    more = claims_.run(now, &rescan_wanted_);
-    pass(true);
-  }
-  commit_transaction();
-  if (record) {
-    const int held = d_->in_flight.count();
-    for (int64_t position : std::exchange(recorded_, {}))
-      world_.truth().recorded(position);
-    const bool room = records_.committed(last_lsn_);
-    const bool full = d_->places_exhausted || (claim && (d_->round.free_events <= 0 || d_->round.free_bytes <= 0));
-    more = more || room || (full && d_->in_flight.count() < held);
-    record_pause_ = MOMENT_NONE;
-    record_failed_ = false;
-  }
-  if (claim) {
-    pass(false);
-    table_.flush(std::exchange(needed_lsn_, 0));
-    const int claimed = submit_claimed();
-    d_->commit_round();
-    d_->linger.claimed(now.moment, claimed, more || d_->sinks.any_starved());
-    claim_pause_ = MOMENT_NONE;
-    claim_failed_ = false;
-    pass(false);
-  }
-  return more;
+bool Worker::rescan_requested() {
+  return std::exchange(world_.slots()[index_].recalled, false);
 }
 
-bool Worker::round_trip(Now now, bool record_wanted, bool claim) {
-  const bool record = record_wanted && d_->in_flight.ended() > 0;
+/* ---- transactions --------------------------------------------------------------------------------------------- */
+
+Fault Worker::run(Now now, bool, FunctionRef<void> transaction) {
   try {
-    return transact(now, record, claim);
+    transaction();
+    return Fault::NONE;
   } catch (const Failed &failed) {
-    world_.log(0, "worker %d: its transaction failed (%s)", index_, recording_ ? "recording" : "claiming");
+    const int task = static_cast<int>(loop_.task());
+    world_.log(0, "worker %d: its transaction failed (%s)", index_,
+               loop_.task() == Task::RECORD ? "recording" : "claiming");
     if (xid_ != NO_XID)
       table_.abort(std::exchange(xid_, NO_XID));
     recorded_.clear();
-    (recording_ ? record_failed_ : claim_failed_) = true;
-    (recording_ ? record_pause_ : claim_pause_) = moment_after(now.moment, ERROR_PAUSE_MS);
-    if (record) {
-      const Recording::Failure failure = records_.rolled_back(recording_, failed.of_rows);
-      if (failure.culprit)
-        world_.truth().held(failure.culprit->position);
-      if (failure.try_others)
-        record_pause_ = MOMENT_NONE;
-    }
-    if (claim) {
-      claims_.give_back();
-      empty_batches();
-      rescan_wanted_ = true;
-    }
     needed_lsn_ = 0;
+    has_failed_[task] = true;
+    pauses_[task] = moment_after(now.moment, ERROR_PAUSE_MS);
+    return failed.of_rows ? Fault::OF_ROWS : Fault::OF_SERVER;
   }
-  return claim;
 }
 
-/* ---- the loop ------------------------------------------------------------------------------------------------- */
-
-bool Worker::may_claim(Moment now) const {
-  return now >= d_->linger.until() && now >= claim_pause_;
+void Worker::begin(Task) {
+  xid_ = NO_XID;
+  reload_sinks();
 }
 
-int64_t Worker::sleep_time(Now clock) {
-  const Moment now = clock.moment;
-  int64_t ms = claims_wanted_ ? 0 : milliseconds_until(now, moment_after(polled_at_, world_.settings().poll_ms));
-  const bool full = d_->in_flight.free_events(world_.settings().max_in_flight, 1 << 20) == 0;
-  WallTime due = WALL_TIME_NEVER;
+void Worker::commit() {
+  if (xid_ != NO_XID)
+    last_lsn_ = table_.commit(xid_, false);
+  xid_ = NO_XID;
+  for (int64_t position : std::exchange(recorded_, {}))
+    world_.truth().recorded(position);
+}
+
+void Worker::record(Now now) {
+  records_.run(now);
+  for (const InFlightEvent *event = d_->in_flight.first_ended(); event; event = event->next)
+    if (event->outcome == Outcome::SENT && event->record_after > now.moment)
+      world_.truth().held(event->position);
+}
+
+bool Worker::recorded(Now) {
+  return records_.committed(last_lsn_);
+}
+
+bool Worker::has_news() {
+  return claims_.has_news();
+}
+
+bool Worker::claim(Now now, bool *rescan) {
+  empty_batches();
+  snapshot_.reset();
+  return claims_.run(now, rescan);
+}
+
+void Worker::flush() {
+  table_.flush(std::exchange(needed_lsn_, 0));
+}
+
+bool Worker::recording_rolled_back(Now, bool of_recording, bool of_rows) {
+  const Recording::Failure failure = records_.rolled_back(of_recording, of_rows);
+  if (failure.culprit)
+    world_.truth().held(failure.culprit->position);
+  return failure.try_others;
+}
+
+void Worker::rolled_back(Fault) {
+  if (loop_.task() == Task::CLAIM)
+    empty_batches();
+}
+
+void Worker::succeeded(Task task) {
+  pauses_[static_cast<int>(task)] = MOMENT_NONE;
+  has_failed_[static_cast<int>(task)] = false;
+}
+
+bool Worker::has_errors() {
+  return has_failed_[0] || has_failed_[1];
+}
+
+/* ---- sinks ---------------------------------------------------------------------------------------------------- */
+
+static const WorkerSink &simulated(const RoundSink &sink) {
+  return static_cast<const WorkerSink &>(sink);
+}
+
+void Worker::collect(Now now) {
+  for (const Answer &answer : library_.collect()) {
+    const InFlightEvent *event = d_->in_flight.find_ticket(answer.ticket);
+    const int64_t position = event ? event->position : 0;
+    loop_.take(answer.ticket,
+               {answer.outcome, answer.retry_after_ms, answer.outcome == Outcome::SENT ? nullptr : "refused", 0,
+                answer.suspect, false},
+               now);
+    event = d_->in_flight.find(position);
+    if (event && event->state == EventState::ENDED && event->outcome == Outcome::REJECTED)
+      world_.truth().rejected(position);
+  }
+}
+
+bool Worker::is_circuit_open(const RoundSink &sink) {
+  return simulated(sink).status.circuit_open;
+}
+
+static bool waits_for_credit(const WorkerSink &sink) {
+  return sink.state == SinkState::OPEN && sink.status.credit == 0 && sink.status.retry_in_ms >= 0;
+}
+
+bool Worker::is_ready(const RoundSink &sink) {
+  return simulated(sink).state == SinkState::OPEN && !waits_for_credit(simulated(sink));
+}
+
+SinkRest Worker::rest_of(const RoundSink &of) {
+  const WorkerSink &sink = simulated(of);
+  if (sink.state == SinkState::STOPPED)
+    return SinkRest::STOPPED;
+  return sink.state == SinkState::OPEN && !sink.status.circuit_open ? SinkRest::HEALTHY : SinkRest::TROUBLED;
+}
+
+int Worker::submit(RoundSink &of, bool with_gaps) {
+  WorkerSink &sink = static_cast<WorkerSink &>(of);
+  if (with_gaps)
+    close_ranks(sink);
+  if (sink.state != SinkState::OPEN)
+    return 0;
+  for (const InFlightEvent *event : std::span(sink.batch_events, sink.n_batch)) {
+    world_.log(event->position, "worker %d submits it to sink %u", index_, sink.id());
+    library_.submit(sink.id(), d_->in_flight.ticket(event), event->position, event->key_hash, event->attempts);
+  }
+  return sink.n_batch;
+}
+
+bool Worker::is_full() {
+  return d_->in_flight.free_events(world_.settings().max_in_flight, BYTES_MAX) == 0;
+}
+
+/* ---- synchronous standbys ------------------------------------------------------------------------------------- */
+
+/* Mostly a standby confirms at once; at times it is slow, or away for some seconds. */
+uint64_t Worker::lsn_to_confirm() {
+  if (world_.settings().has_standby) {
+    Random &random = world_.random();
+    const auto delay_ms = random.percent(60)   ? 0
+                          : random.percent(80) ? random.between(1, 200)
+                                               : random.between(200, 5000);
+    confirmed_at_ = moment_after(world_.now().moment, delay_ms);
+  }
+  return table_.flushed() + 1;
+}
+
+bool Worker::is_confirmed(uint64_t) {
+  return world_.settling() || world_.now().moment >= confirmed_at_;
+}
+
+/* ---- sleep and exit ------------------------------------------------------------------------------------------- */
+
+Moment Worker::next_of_sinks(Now now) {
+  Moment next = MOMENT_NEVER;
   for (const WorkerSink &sink : sinks_) {
-    const bool waits = sink.state == SinkState::OPEN && sink.status.credit == 0 && sink.status.retry_in_ms >= 0;
-    if (sink.state == SinkState::OPEN && !waits && sink.cursor->free_slots() > 0)
-      due = std::min(due, sink.cursor->due.next());
     if (sink.state == SinkState::CLOSED)
-      ms = 0;
-    if (waits)
-      ms = std::min(ms, sink.status.retry_in_ms + 1);
+      next = MOMENT_NONE;
+    if (waits_for_credit(sink))
+      next = std::min(next, moment_after(now.moment, sink.status.retry_in_ms + 1));
   }
-  if (due != WALL_TIME_NEVER && !full)
-    ms = std::min<int64_t>(ms, std::min<int64_t>(milliseconds_until(now, moment_of_wall(clock, due)), 5000));
-  if (full && d_->in_flight.unflushed.events() > 0 && claims_.can_go_on(clock.wall))
-    ms = std::min<int64_t>(ms, 100);
-  ms = std::min<int64_t>(ms, milliseconds_until(now, d_->locked_rows.next_moment()));
-  if (world_.slots()[index_].shards_changed)
-    ms = std::min<int64_t>(ms, milliseconds_until(now, d_->shards.exchange_at()));
-  if (now < d_->linger.until())
-    ms = milliseconds_until(now, d_->linger.until());
-  ms = std::max<int64_t>(ms, milliseconds_until(now, claim_pause_));
-  return std::min<int64_t>(ms, milliseconds_until(now, std::max(d_->recording.next_moment(), record_pause_)));
+  return next;
 }
 
-void Worker::one_loop() {
-  Slot &slot = world_.slots()[index_];
-  const Now clock = world_.now();
-  const Moment now = clock.moment;
-  const bool lingers = now < d_->linger.until();
-
-  if (!lingers && !std::exchange(slot.needs_wakeup, true))
-    claims_wanted_ = true;
-  if (std::exchange(slot.recalled, false))
-    rescan_wanted_ = claims_wanted_ = true;
-  collect(clock);
-  refresh_sinks(clock);
-  discard_suspected_failures();
-  const bool poll = !lingers && moment_is_past(polled_at_, now, world_.settings().poll_ms);
-  if (poll)
-    polled_at_ = now;
-  const bool wanted = claims_wanted_ || claims_.can_go_on(clock.wall) || d_->locked_rows.next_moment() <= now;
-  polls_only_ = poll && !wanted && !rescan_wanted_;
-  rescan_wanted_ = rescan_wanted_ || (poll && !polls_only_);
-  const bool claim = may_claim(now) && (wanted || poll);
-  bool record = (claim || d_->recording.is_due(now)) && now >= record_pause_;
-  bool room = false;
-  if (record && (!claim || claim_failed_ || record_failed_ || d_->recording.in_trouble())) {
-    room = round_trip(clock, true, false);
-    record = false;
-  }
-  if (claim)
-    claims_wanted_ = round_trip(clock, record, true);
-  claims_wanted_ = claims_wanted_ || room;
-  if (now < d_->linger.until())
-    slot.needs_wakeup = false;
-  if (follow_shards(now))
-    claims_wanted_ = rescan_wanted_ = true;
+Moment Worker::next_of_shards() {
+  return world_.slots()[index_].shards_changed ? d_->shards.exchange_at() : MOMENT_NEVER;
 }
+
+int64_t Worker::idle_timeout_ms() {
+  return IDLE_TIMEOUT_MS;
+}
+
+/* Only the first worker of one exits, since the launcher is not simulated, and not while another is still there, as
+ * all workers of a database leave together. */
+bool Worker::is_busy() {
+  const auto &slots = world_.slots();
+  const auto is_other = [this](const Slot &slot) { return slot.pid != 0 && slot.pid != pid_; };
+  return !slots[index_].draining.empty() || world_.workers() != 1 ||
+         std::any_of(slots.begin(), slots.end(), is_other);
+}
+
+bool Worker::exits(Moment until, WallTime due) {
+  const Now now = world_.now();
+  const Slot &slot = world_.slots()[index_];
+  if (!slot.needs_wakeup || slot.recalled)
+    return false;
+  away_until_ = until;
+  if (due != WALL_TIME_NEVER) /* the launcher looks at the clock, which may be set meanwhile */
+    away_until_ = std::min({away_until_, moment_of_wall(now, due), moment_after(now.moment, 5000)});
+  return true;
+}
+
+Moment Worker::loop() {
+  const Now now = world_.now();
+  loop_.turn(now);
+  if (follow_shards(now.moment)) {
+    loop_.want_claims();
+    loop_.want_rescan();
+  }
+  check_watermarks();
+  const bool superfluous = d_->shards.superfluous() && d_->in_flight.count() == 0;
+  if (superfluous || loop_.exits_idle(world_.now())) {
+    if (superfluous)
+      away_until_ = MOMENT_NEVER;
+    wants_to_exit_ = true;
+    return MOMENT_NEVER;
+  }
+  const Now later = world_.now();
+  return moment_after(later.moment, std::min<int64_t>(loop_.sleep_ms(later), 3600000));
+}
+
+/* ---- checks of the world -------------------------------------------------------------------------------------- */
 
 /* The views do not look for rows below a sink's low watermark: of the rows that the last round could see, and that
  * are unchanged since, none may be there. With entries in the rescan queue the server says that the watermark is
@@ -277,7 +307,7 @@ void Worker::check_watermarks() {
     return;
   if (watermark_checks_ % 16 == 0)
     d_->raise_watermarks();
-  if (rescan_wanted_ || !snapshot_ || !table_.queue.empty())
+  if (loop_.rescan_wanted() || !snapshot_ || !table_.queue.empty())
     return;
   int64_t highest = 0;
   for (const WorkerSink &sink : sinks_)
@@ -290,55 +320,6 @@ void Worker::check_watermarks() {
     if (sink && sink->shards.may_claim(shard_of(row->key_hash, at)) && at < sink->cursor->low_watermark())
       throw Broken("hidden: the event is pending below the low watermark of its sink", {at});
   }
-}
-
-bool Worker::is_quiet() const {
-  return !claims_wanted_ && !rescan_wanted_ && d_->in_flight.count() == 0 &&
-         world_.slots()[index_].draining.empty() && !claim_failed_ && !record_failed_ && !d_->recording.in_trouble();
-}
-
-/* server/worker/exit_when_idle.cpp; only the first worker of one, since the launcher is not simulated, and not while
- * another is still there, as all workers of a database leave together. */
-bool Worker::should_exit_idle() {
-  const Now now = world_.now();
-  const auto is_other = [this](const Slot &slot) { return slot.pid != 0 && slot.pid != pid_; };
-  const auto &slots = world_.slots();
-  bool quiet = is_quiet() && world_.workers() == 1 && std::none_of(slots.begin(), slots.end(), is_other);
-  Moment next = d_->locked_rows.next_moment();
-  WallTime due = WALL_TIME_NEVER;
-  for (const WorkerSink &sink : sinks_) {
-    if (sink.state == SinkState::OPEN)
-      due = std::min(due, sink.cursor->due.next());
-    if (sink.state != SinkState::STOPPED)
-      quiet = quiet && sink.state == SinkState::OPEN && !sink.status.circuit_open && !sink.cursor->has_backlog() &&
-              sink.cursor->late.empty() && !sink.cursor->early_retry.going() &&
-              !d_->blocked_keys.any_draining(sink.id());
-  }
-  const Idleness idle = {quiet, IDLE_TIMEOUT_MS, false};
-  if (!d_->idle_exit.idle_for_long(now.moment, idle) || !world_.slots()[index_].needs_wakeup ||
-      world_.slots()[index_].recalled || !d_->idle_exit.worth_it(now, idle, next, due, &away_until_))
-    return false;
-  if (due != WALL_TIME_NEVER) /* the launcher looks at the clock, which may be set meanwhile */
-    away_until_ = std::min({away_until_, moment_of_wall(now, due), moment_after(now.moment, 5000)});
-  return true;
-}
-
-Moment Worker::loop() {
-  one_loop();
-  check_watermarks();
-  const Now now = world_.now();
-  if ((d_->shards.superfluous() && d_->in_flight.count() == 0) || should_exit_idle()) {
-    if (d_->shards.superfluous())
-      away_until_ = MOMENT_NEVER;
-    wants_to_exit_ = true;
-    return MOMENT_NEVER;
-  }
-  int64_t ms = sleep_time(now);
-  if (d_->recording.is_gathering() && d_->sinks.any_starved())
-    ms = std::min<int64_t>(ms, 3);
-  ms = std::min<int64_t>(
-      ms, milliseconds_until(now.moment, d_->idle_exit.next_moment(now.moment, {true, IDLE_TIMEOUT_MS, false})));
-  return moment_after(now.moment, std::min<int64_t>(ms, 3600000));
 }
 
 const char *Worker::leftover() const {

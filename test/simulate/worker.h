@@ -1,7 +1,7 @@
 /*
- * worker.h: a worker of the extension without its server. It runs the rounds of src/dispatch/round with the table as
- * their port (port.cpp). worker.cpp stands for server/worker/worker.cpp, submit.cpp and completions.cpp; sinks.cpp
- * for server/sinks/worker_sinks.cpp and shard_handoff.cpp; record.cpp for server/record/.
+ * worker.h: a worker of the extension without its server. It runs the loop and the rounds of src/dispatch/round. The
+ * port of the loop is in worker.cpp, and the table is that of the rounds (port.cpp, record.cpp). sinks.cpp stands for
+ * server/sinks/worker_sinks.cpp and shard_handoff.cpp.
  */
 #pragma once
 
@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "dispatch/dispatch.h"
-#include "dispatch/round/claim_round.h"
+#include "dispatch/round/loop.h"
 #include "dispatch/round/record_round.h"
 #include "test/simulate/library.h"
 #include "test/simulate/world.h"
@@ -39,7 +39,7 @@ struct WorkerSink : dispatch::RoundSink {
   }
 };
 
-class Worker final : private dispatch::ClaimPort, private dispatch::RecordPort {
+class Worker final : private dispatch::ClaimPort, private dispatch::RecordPort, private dispatch::LoopPort {
 public:
   Worker(World &world, int index, Incarnation pid);
   ~Worker();
@@ -73,25 +73,54 @@ public:
 private:
   /* worker.cpp */
   void pass(bool in_transaction);
-  void one_loop();
-  bool round_trip(dispatch::Now now, bool record, bool claim);
-  bool transact(dispatch::Now now, bool record, bool claim);
-  bool may_claim(dispatch::Moment now) const;
-  int64_t sleep_time(dispatch::Now clock);
-  bool is_quiet() const;
-  bool should_exit_idle();
   void check_watermarks();
-  void collect(dispatch::Now now);
-  void take(const Answer &answer, dispatch::Now now);
-  void discard_suspected_failures();
-  int submit_claimed();
   Xid xid();
   Snapshot latest();
-  void commit_transaction();
+
+  void between(const char *place) override;
+  void signal(const char *) override {}
+  int64_t poll_ms() override;
+  bool ask_to_be_woken() override;
+  void wakes_by_itself() override;
+  bool rescan_requested() override;
+  dispatch::Fault run(dispatch::Now now, bool claims, dispatch::FunctionRef<void> transaction) override;
+  void begin(dispatch::Task first) override;
+  void commit() override;
+  void record(dispatch::Now now) override;
+  bool recorded(dispatch::Now now) override;
+  bool has_news() override;
+  bool claim(dispatch::Now now, bool *rescan) override;
+  void flush() override;
+  bool recording_rolled_back(dispatch::Now now, bool of_recording, bool of_rows) override;
+  void rolled_back(dispatch::Fault fault) override;
+  dispatch::ClaimRound claim_round() override { return claims_; }
+  dispatch::Moment pause_end(dispatch::Task task) override { return pauses_[static_cast<int>(task)]; }
+  void succeeded(dispatch::Task task) override;
+  bool has_errors() override;
+  void collect(dispatch::Now now) override;
+  bool is_circuit_open(const dispatch::RoundSink &sink) override;
+  bool is_ready(const dispatch::RoundSink &sink) override;
+  dispatch::SinkRest rest_of(const dispatch::RoundSink &sink) override;
+  int submit(dispatch::RoundSink &sink, bool with_gaps) override;
+  dispatch::Moment moment() override { return world_.now().moment; }
+  bool is_full() override;
+  uint64_t lsn_to_confirm() override;
+  bool is_confirmed(uint64_t lsn) override;
+  void standbys_missing(uint64_t) override {}
+  void standbys_are_back() override {}
+  dispatch::Moment next_of_sinks(dispatch::Now now) override;
+  dispatch::Moment next_of_shards() override;
+  dispatch::Moment next_task() override { return dispatch::MOMENT_NEVER; }
+  dispatch::Moment next_log_line() override { return dispatch::MOMENT_NEVER; }
+  int64_t idle_timeout_ms() override;
+  bool slots_are_scarce() override { return false; }
+  bool is_busy() override;
+  void stays() override {}
+  bool exits(dispatch::Moment until, dispatch::WallTime due) override;
 
   /* sinks.cpp */
   void reload_sinks();
-  void refresh_sinks(dispatch::Now now);
+  void refresh_sinks(dispatch::Now now) override;
   void close_sink(WorkerSink &sink, SinkState closed);
   WorkerSink *find_sink(SinkId id) { return id == 0 || id > sinks_.size() ? nullptr : &sinks_[id - 1]; }
   static WorkerSink *sink_of(const dispatch::InFlightEvent *event) {
@@ -167,6 +196,7 @@ private:
   std::unique_ptr<dispatch::Dispatch> d_;
   dispatch::ClaimRound claims_;
   dispatch::RecordRound records_;
+  dispatch::Loop loop_;
   std::vector<WorkerSink> sinks_;
   Xid xid_ = NO_XID;
   uint64_t needed_lsn_ = 0;
@@ -176,11 +206,11 @@ private:
   std::vector<int64_t> recorded_; /* as delivered, by the running transaction */
   int watermark_checks_ = 0;
 
-  bool claims_wanted_ = true, rescan_wanted_ = true, polls_only_ = false;
-  bool is_dead_ = false, wants_to_exit_ = false, recording_ = false;
-  dispatch::Moment polled_at_ = dispatch::MOMENT_NONE, away_until_ = dispatch::MOMENT_NONE;
-  dispatch::Moment claim_pause_ = dispatch::MOMENT_NONE, record_pause_ = dispatch::MOMENT_NONE;
-  bool claim_failed_ = false, record_failed_ = false;
+  bool is_dead_ = false, wants_to_exit_ = false;
+  dispatch::Moment away_until_ = dispatch::MOMENT_NONE;
+  dispatch::Moment confirmed_at_ = dispatch::MOMENT_NONE; /* by the standby */
+  dispatch::Moment pauses_[2] = {};                       /* of each task */
+  bool has_failed_[2] = {};
 };
 
 }  // namespace simulate

@@ -29,7 +29,8 @@ World::World(const Script &script, int level, bool verbose)
   settings_ = {MAX_IN_FLIGHT[drawn.below(5)],         static_cast<int>(drawn.between(50, 1000)),
                static_cast<int>(drawn.between(1, 3)), static_cast<int>(drawn.between(1, 12)),
                drawn.percent(50) ? 100 : 50,          drawn.percent(70) ? 100 : 60,
-               drawn.percent(80) ? 100 : 50,          mix(script.seed, 4) % 4 == 0 ? 60 : 0};
+               drawn.percent(80) ? 100 : 50,          mix(script.seed, 4) % 4 == 0 ? 60 : 0,
+               mix(script.seed, 5) % 4 == 0};
   settings_.max_in_flight = std::max(settings_.max_in_flight, settings_.n_sinks);
   for (int i = 0; i < settings_.n_sinks; i++) {
     SinkWorld sink;

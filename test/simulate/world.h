@@ -39,6 +39,7 @@ struct Settings {
   int serial_percent;  /* of the producers lock the keys that they write */
   int wake_percent;    /* of the commits wake the workers */
   int redrive_percent; /* of the dead letters are redriven at once, as by a script */
+  bool has_standby;    /* it must confirm events before they are sent */
 };
 
 /* A worker's slot in shared memory. */

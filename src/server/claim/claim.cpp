@@ -24,7 +24,7 @@ static ClaimTable &port(void) {
   return the_port;
 }
 
-static dispatch::ClaimRound claim_round(void) {
+dispatch::ClaimRound claim_round(void) {
   return {dispatcher(), port(), {.bytes = ROUND_BYTES, .poll_ms = setting_poll_interval}};
 }
 
@@ -43,25 +43,6 @@ bool claim_events(Now now, bool *rescan) {
   const bool more = claim_round().run(now, rescan);
   port().end();
   return more;
-}
-
-bool claim_can_go_on(TimestampTz now) {
-  return claim_round().can_go_on(now);
-}
-
-void claim_return(InFlightEvent *event) {
-  claim_round().return_event(event);
-}
-
-void claim_settle(void) {
-  Assert(!IsTransactionState());
-  dispatcher().commit_round();
-}
-
-void claim_give_back(void) {
-  Assert(!IsTransactionState());
-  OUTBOX_SIGNAL_POINT("claim.give_back");
-  claim_round().give_back();
 }
 
 void claim_init(int64 origin) {

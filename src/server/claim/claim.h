@@ -8,6 +8,8 @@
 #include "server/base/clock.h"
 #include "server/inflight/events_in_flight.h"
 
+#include "dispatch/round/claim_round.h"
+
 /* Once: rows of this origin are delivered. */
 void claim_init(int64 origin);
 
@@ -22,14 +24,5 @@ bool claim_events(Now now, bool *rescan);
 /* In a transaction, when only the safety poll asks for a round: could a round find anything? */
 bool claim_has_news(void);
 
-/* After the commit, when the batches were submitted: the round is over. */
-void claim_settle(void);
-
-/* After an abort: returns all events that the round has claimed, and every scan goes on where the round began. */
-void claim_give_back(void);
-
-/* A claimed event was not submitted, or came back unsent: it is claimed again, in its order. */
-void claim_return(InFlightEvent *event);
-
-/* Could a round claim something at once, without looking at the table? */
-bool claim_can_go_on(TimestampTz now);
+/* For what a round is asked outside of a transaction. */
+dispatch::ClaimRound claim_round(void);

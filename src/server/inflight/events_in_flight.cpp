@@ -39,10 +39,6 @@ bool in_flight_is_full(void) {
   return free_events() == 0;
 }
 
-bool in_flight_waits_for_wal(void) {
-  return in_flight_is_full() && in_flight().unflushed.events() > 0;
-}
-
 void in_flight_flush_recordings(void) {
   settle_unflushed(INT_MAX);
 }

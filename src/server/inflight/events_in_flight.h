@@ -39,9 +39,8 @@ static inline dispatch::RowHandle handle_of(const ItemPointerData *ctid) {
 int in_flight_free(void);
 int64 in_flight_free_bytes(void);
 
-/* No further event may be claimed, as far as is known; and this ends when the WAL of recordings is safe. */
+/* No further event may be claimed, as far as is known. */
 bool in_flight_is_full(void);
-bool in_flight_waits_for_wal(void);
 
 /* The commit of a recording is asynchronous: until its WAL is safe, a crash or failover to a synchronous standby
  * would send the recorded events again. So they count against outbox.max_in_flight until then. Flushes that WAL now.

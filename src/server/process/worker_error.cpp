@@ -50,7 +50,7 @@ static bool logged_lately(TaskErrors *errors, const char *message, Moment now) {
   return false;
 }
 
-WorkerFault worker_failed(WorkerTask task, Moment now, bool (*is_of_one_row)(const char *error, int code)) {
+dispatch::Fault worker_failed(WorkerTask task, Moment now, bool (*is_of_one_row)(const char *error, int code)) {
   TaskErrors *errors = &task_errors[task];
 
   MemoryContextSwitchTo(TopMemoryContext);
@@ -62,15 +62,15 @@ WorkerFault worker_failed(WorkerTask task, Moment now, bool (*is_of_one_row)(con
   bool ending = code == ERRCODE_QUERY_CANCELED && ShutdownRequestPending;
 
   copy_error(last_error, sizeof(last_error), error->message ? error->message : "");
-  WorkerFault fault = !error_is_of_rows(code)                            ? FAULT_OF_SERVER
-                      : is_of_one_row && is_of_one_row(last_error, code) ? FAULT_OF_ONE_ROW
-                                                                         : FAULT_OF_ROWS;
+  dispatch::Fault fault = !error_is_of_rows(code)                            ? dispatch::Fault::OF_SERVER
+                          : is_of_one_row && is_of_one_row(last_error, code) ? dispatch::Fault::OF_ONE_ROW
+                                                                             : dispatch::Fault::OF_ROWS;
   errors->locked = locked;
   if (locked) {
     if (!logged_lately(&locks, last_error, now))
       ereport(LOG, (errmsg("outbox waits for a lock that another session holds on its tables: %s", last_error),
                     errhint("SELECT * FROM pg_stat_activity WHERE pid = ANY (pg_blocking_pids(%d));", MyProcPid)));
-  } else if (fault == FAULT_OF_ONE_ROW) {
+  } else if (fault == dispatch::Fault::OF_ONE_ROW) {
     if (!logged_lately(&unreadable, "", now))
       ereport(WARNING,
               (errmsg("outbox cannot read an event: %s", last_error),

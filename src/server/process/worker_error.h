@@ -6,16 +6,14 @@
 
 #include "server/base/clock.h"
 
-typedef enum WorkerTask { TASK_RECORD, TASK_CLAIM, TASK_MAINTAIN } WorkerTask;
+#include "dispatch/round/loop_port.h"
 
-/* The cause of a failed transaction: the server's state (a lock, a full disk, a shutdown); a row of the batch,
- * unknown which (a trigger, a constraint); or one row that cannot be read, which claims skip from now on. */
-typedef enum WorkerFault { FAULT_OF_SERVER, FAULT_OF_ROWS, FAULT_OF_ONE_ROW } WorkerFault;
+typedef enum WorkerTask { TASK_RECORD, TASK_CLAIM, TASK_MAINTAIN } WorkerTask;
 
 /* In PG_CATCH: logs the error unless it was logged in the last minute, aborts the transaction and sets the task's
  * pause. For an error that a row can cause, `is_of_one_row` (may be NULL) says whether reading one row raised it.
  * Returns in TopMemoryContext. */
-WorkerFault worker_failed(WorkerTask task, Moment now, bool (*is_of_one_row)(const char *error, int code));
+dispatch::Fault worker_failed(WorkerTask task, Moment now, bool (*is_of_one_row)(const char *error, int code));
 /* Ends the task's pause. */
 void worker_succeeded(WorkerTask task);
 

@@ -366,11 +366,6 @@ Moment worker_sinks_next_moment(Moment now) {
   return moment;
 }
 
-TimestampTz worker_sinks_next_due(void) {
-  TimestampTz due = DT_NOEND;
-
-  for (int i = 0; i < n_list; i++)
-    if (list[i]->state == SINK_OPEN && !waits_for_credit(list[i]) && list[i]->cursor->free_slots() > 0)
-      due = Min(due, list[i]->cursor->due.next());
-  return due;
+bool worker_sink_is_ready(const WorkerSink *sink) {
+  return sink->state == SINK_OPEN && !waits_for_credit(sink);
 }

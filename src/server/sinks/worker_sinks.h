@@ -80,5 +80,5 @@ std::span<WorkerSink *> worker_sinks_all(void);
 
 /* The earliest moment at which a sink wants to be looked at again. */
 Moment worker_sinks_next_moment(Moment now);
-/* When the first scheduled or retried event is due, of the sinks that have room; DT_NOEND = there is none. */
-TimestampTz worker_sinks_next_due(void);
+/* The sink is open, and does not wait until its destination can take something. */
+bool worker_sink_is_ready(const WorkerSink *sink);

@@ -11,7 +11,3 @@ void completions_init(ob_engine *engine);
 
 /* Takes all outcomes, and writes the delivery library's log lines. Outside a transaction. */
 void completions_collect(Now now);
-
-/* Discards the failures by which an outage was recognized and returns their events: those failures were the sink's,
- * not the events'. Outside a transaction. */
-void discard_suspected_failures(void);
