@@ -23,6 +23,14 @@ struct SinkRules {
   bool dead_letters_block; /* on_dead_letter 'block': a dead letter blocks its key until a user acts on it */
 };
 
+/* Why a transaction of the worker failed. */
+enum class Fault : uint8_t {
+  NONE,      /* it did not */
+  OF_SERVER, /* a lock, a full disk, a shutdown */
+  OF_ROWS,   /* a row of the batch, unknown which: a trigger, a constraint */
+  OF_ONE_ROW /* that cannot be read, and that claims skip from now on */
+};
+
 /* Identifies a key of a sink in hash tables. */
 struct KeyId {
   SinkId sink;

@@ -12,14 +12,6 @@ namespace dispatch {
 /* A transaction of the loop does these two, or one of them. */
 enum class Task : uint8_t { RECORD, CLAIM };
 
-/* Why a transaction failed. */
-enum class Fault : uint8_t {
-  NONE,      /* it did not */
-  OF_SERVER, /* a lock, a full disk, a shutdown */
-  OF_ROWS,   /* a row of the batch, unknown which: a trigger, a constraint */
-  OF_ONE_ROW /* that cannot be read, and that claims skip from now on */
-};
-
 /* A sink, before the worker exits because it is idle. */
 enum class SinkRest : uint8_t {
   STOPPED, /* it delivers nothing until a user resumes it */

@@ -6,7 +6,7 @@
 
 #include "server/base/clock.h"
 
-#include "dispatch/round/loop_port.h"
+#include "dispatch/types.h"
 
 typedef enum WorkerTask { TASK_RECORD, TASK_CLAIM, TASK_MAINTAIN } WorkerTask;
 
