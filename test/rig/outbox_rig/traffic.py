@@ -125,7 +125,7 @@ class Traffic(Writers):
         assert again <= max_duplicates, f"{again} duplicates"
 
     def drain(self, timeout: float = 60) -> None:
-        wait_until(lambda: self.db.pending() == 0, timeout, lambda: f"{self.db.pending()} events to leave: {self.db.sql('SELECT * FROM outbox.sinks')}")
+        self.db.wait_empty(timeout)
 
 
 class Applications(Writers):
