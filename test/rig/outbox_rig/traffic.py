@@ -131,7 +131,7 @@ class Traffic(Writers):
 class Applications(Writers):
     """Writers that know nothing about the change. They run one transaction after another on one of `keys`, and
     number the events of each key. Some roll back, some take longer. `insert(cursor, key, number)` writes to the old
-    table."""
+    table. They are no Traffic: the old table tells no ids, and a row that they lock numbers the keys that they share."""
 
     def __init__(self, db: Database, keys: list[str], insert: Callable[[psycopg.Cursor, str, int], None], writers: int = 4):
         super().__init__(writers)
