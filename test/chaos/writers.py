@@ -1,4 +1,5 @@
-"""The applications: each writer has keys of its own, and some that it shares with the others under a row lock."""
+"""The applications: each writer has keys of its own, and some that it shares with the others under a row lock. They do not use
+outbox_rig.traffic, because a seeded plan draws each of their transactions, and the history must know an event before it is sent."""
 
 import threading
 import time

@@ -46,7 +46,7 @@ def wait_failed(db, count: int = 1) -> None:
 
 
 def wait_recorded(db) -> None:
-    wait_until(lambda: db.pending() == 0, 20, lambda: f"rows to leave: {db.sql('TABLE outbox.events_pending')}")
+    db.wait_empty()
 
 
 def wait_numbers(endpoint, key: str, numbers: list[int]) -> None:

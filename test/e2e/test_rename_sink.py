@@ -53,10 +53,6 @@ def in_one_transaction(db, *statements: str) -> None:
         session.commit()
 
 
-def wait_empty(db) -> None:
-    wait_until(lambda: db.pending() == 0, 20, lambda: f"rows to leave: {db.sql('TABLE outbox.events_pending')}")
-
-
 def wait_dead(db, n: int = 1) -> None:
     wait_until(lambda: db.value("SELECT count(*) FROM outbox.events_failed") == n, 20, lambda: db.sql("TABLE outbox.events"))
 
@@ -88,7 +84,7 @@ def test_a_dead_letter_goes_on_blocking_its_key(db, pg, endpoint):
     wait_until(lambda: db.sink("blocked", "sales") == (2,), 20, lambda: f"{endpoint.got()}, {db.sql('TABLE outbox.events')}")
     endpoint.bad.clear()
     assert db.value("SELECT outbox.redrive(%s)", second)
-    wait_empty(db)
+    db.wait_empty()
     assert endpoint.got() == [1, 9, 2, 3, 4]
 
 
@@ -99,7 +95,7 @@ def test_what_overtook_a_dead_letter_is_known(db, endpoint):
     wait_dead(db)
     db.sql("ALTER SERVER crm RENAME TO sales")
     enqueue(db, 2)
-    wait_empty(db)
+    db.wait_empty()
     assert db.sql("SELECT sink, (overtaken_by - position) / seqincrement FROM outbox.events_failed, pg_sequence"
                   " WHERE seqrelid = 'outbox.events_position'::regclass") == [("sales", 1)]
     said = []
@@ -110,7 +106,7 @@ def test_what_overtook_a_dead_letter_is_known(db, endpoint):
     assert "later events of its key have been delivered" in what
     endpoint.bad.clear()
     assert db.sql(hint[hint.index("SELECT"):]) == [(True,)]
-    wait_empty(db)
+    db.wait_empty()
     assert endpoint.got() == [2, 1]
 
 
@@ -127,7 +123,7 @@ def test_two_sinks_that_swap_their_names_keep_their_events(db, receiver):
     enqueue(db, 5, "a")
     receiver.mode = OK
     receiver.release()
-    wait_empty(db)
+    db.wait_empty()
     assert {path: list(dict.fromkeys(got)) for path, got in by_path(receiver).items()} == {"/a": [0, 2, 4], "/b": [1, 3, 5]}
 
 
@@ -144,7 +140,7 @@ def test_a_new_sink_of_the_old_name_gets_nothing_of_the_renamed_one(db, rig, rec
         enqueue(db, 2, "crm")
         wait_until(lambda: numbers(other) == [2], 20, lambda: (numbers(other), numbers(receiver)))
         db.sql("SELECT outbox.resume('crm_v1')")
-        wait_empty(db)
+        db.wait_empty()
         assert (numbers(other), numbers(receiver)) == ([2], [1])
     finally:
         other.stop()
@@ -162,7 +158,7 @@ def test_who_may_only_create_sinks_takes_no_backlog(db, receiver):
             session.execute("CREATE SERVER crm FOREIGN DATA WRAPPER outbox_manual OPTIONS (events 'none')")
             assert session.execute("SELECT id FROM outbox.claim('crm')").fetchall() == []
         db.sql("SELECT outbox.resume('crm_v1')")
-        wait_empty(db)
+        db.wait_empty()
         assert by_path(receiver) == {"/old": [1]}
     finally:
         run(db, "DROP SERVER IF EXISTS crm", "DROP OWNED BY outbox_rename_maker", "DROP ROLE outbox_rename_maker")
@@ -180,7 +176,7 @@ def test_an_event_in_flight_is_recorded_and_not_sent_again(db, receiver):
         receiver.release()  # the worker has the answer, and waits for the RENAME to record it
         wait_until(lambda: db.value("SELECT state FROM outbox.workers WHERE database = current_database()") == "waiting for a lock", 20, "the worker to wait")
         session.commit()
-    wait_empty(db)
+    db.wait_empty()
     assert numbers(receiver) == [1, 2] and len(receiver.deliveries) == 2
     assert db.sql("SELECT sink, status, attempts FROM outbox.events") == [("sales", "SENT", 0)] * 2
     assert db.sink("delivered, pending", "sales") == (2, 0)
@@ -227,7 +223,7 @@ def test_an_event_of_an_open_transaction_reaches_the_renamed_sink(db, receiver):
         late.commit()
     rename.end()
     later.end()
-    wait_empty(db)
+    db.wait_empty()
     assert {path: sorted(got) for path, got in by_path(receiver).items()} == {"/crm": [0, 1, 2]}
 
 
@@ -241,7 +237,7 @@ def test_a_rename_that_waits_for_one_table_blocks_not_the_other(db, receiver):
         session.commit()
     rename.end()
     assert db.sql("SELECT name FROM outbox.sinks") == [("sales",)]
-    wait_empty(db)
+    db.wait_empty()
 
 
 @pytest.mark.parametrize("statement", ["SELECT outbox.enqueue('Order', 'k', 'e', '1', sink => 'crm')", "SELECT outbox.replay('crm', '1 hour')",
@@ -284,7 +280,7 @@ def test_a_rename_gives_up_after_its_lock_timeout(db, receiver):
     finally:
         db.sql("COMMIT PREPARED 'outbox_rename'")
     db.sql("ALTER SERVER crm RENAME TO sales")
-    wait_empty(db)
+    db.wait_empty()
 
 
 @pytest.mark.parametrize("isolation", ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"])
@@ -300,7 +296,7 @@ def test_a_rename_sees_all_rows_whatever_its_snapshot(db, receiver, isolation):
         session.commit()
     assert db.sql("SELECT DISTINCT sink FROM outbox.events") == [("sales",)]
     db.sql("SELECT outbox.resume('sales')")
-    wait_empty(db)
+    db.wait_empty()
     assert numbers(receiver) == [1, 2]
 
 
@@ -314,7 +310,7 @@ def test_a_rename_that_is_rolled_back_changes_nothing(db, receiver):
         session.execute("ROLLBACK TO one")
         session.commit()
     db.sql("SELECT outbox.resume('crm')")
-    wait_empty(db)
+    db.wait_empty()
     assert numbers(receiver) == [1]
 
 

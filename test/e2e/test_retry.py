@@ -43,10 +43,6 @@ def head(db, key: str, column: str = "attempts"):
     return db.value(f"SELECT {column} FROM outbox.events_pending WHERE partition_key = %s ORDER BY position LIMIT 1", key)
 
 
-def wait_empty(db) -> None:
-    wait_until(lambda: db.pending() == 0, 10, lambda: f"{db.pending()} rows to leave")
-
-
 def test_only_the_failing_key_waits(db, endpoint):
     db.webhook_sink("crm", endpoint.receiver, SECRET, **QUICK)
     endpoint.bad = {"bad"}
@@ -75,7 +71,7 @@ def test_only_the_failing_key_waits(db, endpoint):
     db.send("bad", 4)
     wait_until(lambda: len(endpoint.numbers("bad")) == 4, 10, "a later event")
     assert endpoint.numbers("bad") == [1, 2, 3, 4]
-    wait_empty(db)
+    db.wait_empty(10)
 
 
 def test_a_burst_behind_a_failing_head_keeps_its_order(db, endpoint):
@@ -91,7 +87,7 @@ def test_a_burst_behind_a_failing_head_keeps_its_order(db, endpoint):
     db.sql(insert, 601, 800)
     wait_until(lambda: len(endpoint.numbers("bad")) >= 801, 40, lambda: f"801 events, got {len(endpoint.numbers('bad'))}")
     assert endpoint.numbers("bad") == list(range(801))
-    wait_empty(db)
+    db.wait_empty(10)
 
 
 def test_a_dead_letter_keeps_the_whole_error_and_lets_its_key_go_on(db, endpoint):
@@ -110,7 +106,7 @@ def test_a_dead_letter_keeps_the_whole_error_and_lets_its_key_go_on(db, endpoint
     endpoint.bad = set()
     db.send("bad", 2)
     wait_until(lambda: endpoint.numbers("bad") == [2], 10, "the key to go on")
-    wait_empty(db)
+    db.wait_empty(10)
     wait_until(lambda: db.sql("SELECT failed, failed_total, delivered, pending FROM outbox.sinks") == [(1, 1, 1, 0)], 10,
                lambda: db.sql("SELECT * FROM outbox.sinks"))
 
@@ -122,7 +118,7 @@ def test_a_dead_letter_releases_those_that_waited_for_it(db, endpoint):
         db.send("bad", n)
     wait_until(lambda: len(endpoint.numbers("bad")) == 4, 10, "the others")
     assert endpoint.numbers("bad") == [2, 3, 4, 5] and endpoint.tries("bad")[1] == 4
-    wait_empty(db)
+    db.wait_empty(10)
 
 
 NEXT = ("SELECT attempts, last_error, extract(epoch FROM available_at - last_attempt_at)::float8 * 1000,"
@@ -159,7 +155,7 @@ def test_delays_that_are_over_when_they_are_recorded(db, endpoint):
     db.send("bad", 1)
     wait_until(lambda: head(db, "bad") >= 5, 30, "some attempts")
     endpoint.bad = set()
-    wait_empty(db)
+    db.wait_empty(10)
 
 
 def test_retry_after_is_honoured(db, endpoint):
@@ -170,7 +166,7 @@ def test_retry_after_is_honoured(db, endpoint):
     wait_until(endpoint.receiver.accepted, 10, "the second attempt")
     first, second = endpoint.receiver.deliveries
     assert second.at - first.at >= 1.9
-    wait_empty(db)
+    db.wait_empty(10)
 
 
 def test_a_restart_keeps_held_keys_in_order(db, pg, endpoint):
@@ -190,7 +186,7 @@ def test_a_restart_keeps_held_keys_in_order(db, pg, endpoint):
     endpoint.bad = set()
     wait_until(lambda: len(endpoint.numbers("bad")) == 4, 10, "the key to go on")
     assert endpoint.numbers("bad") == [1, 2, 3, 4]
-    wait_empty(db)
+    db.wait_empty(10)
 
 
 # ---- what a person does to pending rows --------------------------------------------------------------------------
@@ -231,7 +227,7 @@ def test_another_sink_for_pending_rows(db, other, failing_head):
     db.sql("UPDATE outbox.events SET sink = 'other', available_at = NULL")
     wait_until(lambda: len(other.accepted()) == 3, 2, "the other endpoint to get them")
     assert [d.json()["data"]["n"] for d in other.accepted()] == [1, 2, 3]
-    wait_empty(db)
+    db.wait_empty(10)
     assert failing_head.keys() == []
 
 
@@ -248,7 +244,7 @@ def test_available_at_of_a_scheduled_event(db, endpoint):
     wait_until(lambda: endpoint.numbers("k") == [3, 1], 2, "the first")
     db.sql("UPDATE outbox.events SET available_at = now()")
     wait_until(lambda: endpoint.numbers("k") == [3, 1, 2], 2, "the second")
-    wait_empty(db)
+    db.wait_empty(10)
 
 
 def test_scheduled_events_arrive_when_due(db, endpoint, setting):
@@ -263,7 +259,7 @@ def test_scheduled_events_arrive_when_due(db, endpoint, setting):
     wait_until(lambda: len(endpoint.keys()) == 3, 20, "all")
     arrived = {d.json()["data"]["n"]: d.at for d in endpoint.receiver.accepted()}
     assert set(arrived) == {1, 2, 3} and all(arrived[n] >= due[n] for n in due)
-    wait_empty(db)
+    db.wait_empty(10)
 
 
 def test_a_row_that_a_person_has_locked_waits_and_its_key_with_it(db, endpoint):
@@ -288,7 +284,7 @@ def test_a_row_that_a_person_has_locked_waits_and_its_key_with_it(db, endpoint):
         person.rollback()
     wait_until(lambda: len(endpoint.numbers("k")) == 3, 2, "the key")
     assert endpoint.numbers("k") == [1, 2, 3]
-    wait_empty(db)
+    db.wait_empty(10)
 
 
 def test_a_late_commit_of_a_key_that_drains(db, endpoint):

@@ -45,16 +45,12 @@ def wait_got(receiver, numbers: list[int], key: str = "k") -> None:
     wait_until(lambda: receiver.numbers(key) == numbers, 20, lambda: f"{numbers}, got {receiver.numbers(key)}")
 
 
-def wait_empty(db) -> None:
-    wait_until(lambda: db.pending() == 0, 20, lambda: f"rows to leave: {db.sql('SELECT position, sink, attempts, blocked_by, available_at FROM outbox.events_pending')}")
-
-
 def key_goes_on(db, receiver, numbers: list[int], key: str = "k") -> None:
     """Whatever was done to its rows, the next event of the key arrives after these."""
     n = 100 + len(receiver.deliveries)
     db.send(key, n)
     wait_got(receiver, [*numbers, n], key)
-    wait_empty(db)
+    db.wait_empty()
 
 
 # ---- in flight ---------------------------------------------------------------------------------------------------
@@ -89,7 +85,7 @@ def test_a_change_to_a_row_in_flight(db, hook, change):
     answer(hook)
     wait_got(hook, [1])
     wait_until(lambda: db.value("SELECT in_flight FROM outbox.sinks") == 0, 20, "the recording")
-    wait_empty(db)
+    db.wait_empty()
     assert db.value("SELECT count(*) FROM outbox.events") == (change in ("failed", "sent"))
     key_goes_on(db, hook, [1])
 
@@ -107,7 +103,7 @@ def test_a_change_to_a_row_whose_attempt_then_fails(db, hook, change):
     stays = change not in ("failed", "sent", "delete", "truncate")
     if stays:
         wait_got(hook, [1])
-    wait_empty(db)
+    db.wait_empty()
     key_goes_on(db, hook, [1] if stays else [])
 
 
@@ -119,7 +115,7 @@ def test_a_row_in_flight_is_given_to_another_sink(db, other, hook):
     answer(hook)
     wait_got(hook, [1])
     wait_got(other, [1])
-    wait_empty(db)
+    db.wait_empty()
     key_goes_on(db, hook, [1])
 
 
@@ -171,7 +167,7 @@ def test_a_lock_on_rows_in_flight_on_failing_ones_and_on_pending_ones(db, hook, 
         assert len(hook.accepted()) == 12 and hook.numbers("failing") == []
         person.rollback()
     wait_got(hook, [1, 2], "failing")
-    wait_empty(db)
+    db.wait_empty()
     assert hook.numbers("k") == [1, 2]
 
 
@@ -199,7 +195,7 @@ def test_very_many_rows_that_a_person_holds(db, hook, setting):
         assert (cpu_seconds(worker) - cpu) / seconds < 0.5, "a busy loop"
         assert len(hook.deliveries) == 1
         person.rollback()
-    wait_empty(db)
+    db.wait_empty()
     assert len(hook.deliveries) == 5001
 
 
@@ -227,7 +223,7 @@ def test_a_trigger_that_refuses_one_row(db, hook):
     wait_until(lambda: db.pending() == 3, 20, lambda: f"more of the others to leave, not {db.pending()}")
     assert "not this one" in db.value("SELECT last_error FROM outbox.sinks")
     db.sql("DROP TRIGGER refuse ON outbox.events_pending")
-    wait_empty(db)
+    db.wait_empty()
     assert len(hook.deliveries) == 253, "nothing is sent twice"
 
 
@@ -247,7 +243,7 @@ def test_a_person_watches_delivered_rows_leave(db, hook, how):
     for n in range(20):
         db.send(f"k{n}", n)
     wait_until(lambda: len(hook.accepted()) == 20, 20, "the deliveries")
-    wait_empty(db)
+    db.wait_empty()
     wait_until(lambda: db.value("SELECT count(DISTINCT position) FROM public.seen") == 20, 20,
                lambda: f"20 rows seen, not {db.value('SELECT count(DISTINCT position) FROM public.seen')}")
 
@@ -265,7 +261,7 @@ def test_a_table_of_delivered_events_that_takes_none(db, receiver):
         db.send(f"free{n}", n)
     wait_until(lambda: db.pending() == 3, 20, lambda: f"the others to leave, not {db.pending()}")
     db.sql("ALTER TABLE outbox.events_sent DROP CONSTRAINT mistake")
-    wait_empty(db)
+    db.wait_empty()
     assert db.value("SELECT count(*) FROM outbox.events WHERE status = 'SENT'") == 53 == len(hook.deliveries)
 
 
@@ -282,7 +278,7 @@ def test_ddl_while_the_worker_moves_rows(db, receiver):
             person.execute("LOCK TABLE outbox.events")
             person.commit()
             wait_until(lambda: traffic.committed > before, 20, f"the writers to go on, turn {turn}", interval=0.005)
-    wait_empty(db)
+    db.wait_empty()
     traffic.check(receiver.deliveries, 1000)
 
 

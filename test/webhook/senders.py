@@ -45,7 +45,8 @@ class Background(Writers):
 
 
 class Stream:
-    """Numbered events of several keys, for the sink that takes this aggregate type."""
+    """Numbered events of several keys, for the sink that takes this aggregate type. It is no Traffic: a test determines the
+    number and the payload of its events, and of those that arrived, it knows the ids alone."""
 
     def __init__(self, db: Database, aggregate: str, keys: int = 10):
         self._db, self._aggregate, self._keys = db, aggregate, keys

@@ -13,7 +13,7 @@ from .kafka import Kafka
 from .paths import pg_config
 from .postgres import Postgres
 from .receiver import Receiver
-from .wait import patient
+from .wait import patient, wait_until
 
 
 class Database:
@@ -160,6 +160,12 @@ class Database:
 
     def pending(self) -> int:
         return self.value("SELECT count(*) FROM outbox.events WHERE status = 'PENDING'")
+
+    def wait_empty(self, timeout: float = 20) -> None:
+        """Waits until every event is delivered or a dead letter, and that is recorded."""
+        wait_until(lambda: self.pending() == 0, timeout,
+                   lambda: f"{self.pending()} events to leave: {self.sql('SELECT name, state, last_error, pending, in_flight FROM outbox.sinks')} "
+                           f"{self.sql('SELECT position, sink, partition_key, attempts, blocked_by, available_at - now(), last_error FROM outbox.events_pending ORDER BY 1 LIMIT 9')}")
 
 
 @pytest.fixture(scope="module")

@@ -125,13 +125,13 @@ class Traffic(Writers):
         assert again <= max_duplicates, f"{again} duplicates"
 
     def drain(self, timeout: float = 60) -> None:
-        wait_until(lambda: self.db.pending() == 0, timeout, lambda: f"{self.db.pending()} events to leave: {self.db.sql('SELECT * FROM outbox.sinks')}")
+        self.db.wait_empty(timeout)
 
 
 class Applications(Writers):
     """Writers that know nothing about the change. They run one transaction after another on one of `keys`, and
     number the events of each key. Some roll back, some take longer. `insert(cursor, key, number)` writes to the old
-    table."""
+    table. They are no Traffic: the old table tells no ids, and a row that they lock numbers the keys that they share."""
 
     def __init__(self, db: Database, keys: list[str], insert: Callable[[psycopg.Cursor, str, int], None], writers: int = 4):
         super().__init__(writers)
