@@ -121,12 +121,6 @@ def db(rig, installation):
     pg.close()
 
 
-def refused(db: Database, statement: str, message: str) -> None:
-    with pytest.raises(psycopg.Error) as error:
-        db.sql(statement)
-    assert message in f"{error.value.diag.message_primary} | {error.value.diag.message_detail} | {error.value.diag.message_hint}"
-
-
 def events(path: Path) -> list[dict]:
     """Complete lines only: the last one may be incomplete."""
     return [json.loads(line) for line in path.read_text().split("\n")[:-1]] if path.exists() else []
@@ -138,21 +132,21 @@ def test_the_page_is_a_kind_of_sink(db, place):
 
     # The wrapper's DDL calls the validator, which reports a kind that the library lacks.
     db.sql("CREATE FUNCTION outbox.pigeon_validator(text[], oid) RETURNS void LANGUAGE c STRICT AS '$libdir/outbox', 'outbox_validator'")
-    refused(db, "CREATE FOREIGN DATA WRAPPER outbox_pigeon VALIDATOR outbox.pigeon_validator", 'unknown kind of sink "pigeon"')
+    db.refuses("CREATE FOREIGN DATA WRAPPER outbox_pigeon VALIDATOR outbox.pigeon_validator", 'unknown kind of sink "pigeon"')
     db.sql("CREATE FUNCTION outbox.dove_validator(text[], oid) RETURNS void LANGUAGE c STRICT AS '$libdir/outbox_file', 'outbox_kind_validator'")
-    refused(db, "CREATE FOREIGN DATA WRAPPER outbox_dove VALIDATOR outbox.dove_validator", "contains no kind of that name")
+    db.refuses("CREATE FOREIGN DATA WRAPPER outbox_dove VALIDATOR outbox.dove_validator", "contains no kind of that name")
     db.sql("CREATE FOREIGN DATA WRAPPER outbox_pigeon VALIDATOR outbox_internal.kafka_validator")  # the name of a kind with another validator: not one of ours
     guide.follow("new kind")
     kinds = {row[0] for row in db.sql("SELECT kind FROM outbox_internal.wrappers")}
     assert {"kafka", "webhook", "file"} <= kinds and "pigeon" not in kinds
     create = "CREATE SERVER bad FOREIGN DATA WRAPPER outbox_file OPTIONS"
-    refused(db, f"{create} (path 'audit.ndjson')", "Expected an absolute path.")
-    refused(db, f"{create} (max_payload '10')", 'option "path" is required')
-    refused(db, f"{create} (path '/tmp/x', max_payload '0')", "max_payload")
-    refused(db, f"{create} (path '/tmp/x', max_paylod '1')", 'Perhaps you meant the option "max_payload".')
-    refused(db, "CREATE SERVER bad FOREIGN DATA WRAPPER outbox_file OPTIONS (path '/tmp/x', retry 'often')", "retry")
+    db.refuses(f"{create} (path 'audit.ndjson')", "Expected an absolute path.")
+    db.refuses(f"{create} (max_payload '10')", 'option "path" is required')
+    db.refuses(f"{create} (path '/tmp/x', max_payload '0')", "max_payload")
+    db.refuses(f"{create} (path '/tmp/x', max_paylod '1')", 'Perhaps you meant the option "max_payload".')
+    db.refuses("CREATE SERVER bad FOREIGN DATA WRAPPER outbox_file OPTIONS (path '/tmp/x', retry 'often')", "retry")
     db.sql("CREATE ROLE owner; GRANT USAGE ON FOREIGN DATA WRAPPER outbox_file TO owner; GRANT CREATE ON DATABASE made TO owner")
-    refused(db, f"SET ROLE owner; {create} (path '/tmp/x')", 'only a superuser may set option "path"')
+    db.refuses(f"SET ROLE owner; {create} (path '/tmp/x')", 'only a superuser may set option "path"')
     db.sql("RESET ROLE")
     guide.follow("new sink")
     wait_until(lambda: db.sink("kind, target, state", "audit") == ("file", str(file), "idle"), 30, lambda: db.sql("SELECT * FROM outbox.sinks"))
@@ -182,11 +176,11 @@ def test_the_page_is_a_kind_of_sink(db, place):
 
     # An invalid event is refused at once; one that a later change of the sink made invalid is a dead letter, and
     # arrives after a redrive.
-    refused(db, "SELECT outbox.enqueue_bytes('Order', '1', 'order.raw', '\\x00', 'application/avro')", "takes no raw bytes")
+    db.refuses("SELECT outbox.enqueue_bytes('Order', '1', 'order.raw', '\\x00', 'application/avro')", "takes no raw bytes")
     db.sql("SELECT outbox.pause('audit')")
     long = db.enqueue("Order", "1", "order.long", json.dumps("x" * 500))
     db.sql("ALTER SERVER audit OPTIONS (ADD max_payload '100')")
-    refused(db, f"SELECT outbox.enqueue('Order', '1', 'order.long', '\"{'x' * 500}\"')", "max_payload is 100")
+    db.refuses(f"SELECT outbox.enqueue('Order', '1', 'order.long', '\"{'x' * 500}\"')", "max_payload is 100")
     after = db.enqueue("Order", "1", "order.after")
     db.sql("SELECT outbox.resume('audit')")
     wait_until(lambda: events(file)[-1]["id"] == after, 30, lambda: db.sql("SELECT * FROM outbox.sinks"))
@@ -225,8 +219,8 @@ def test_a_library_that_is_missing_stops_its_sinks_only(db, installation, place,
     assert "outbox_file" in db.sink("last_error", "audit")[0]
     assert db.sql("SELECT step, ok FROM outbox.probe('audit')") == [("probe", False)]
     assert db.sql("SELECT * FROM outbox.preview(%s, 'crm')", late)
-    refused(db, f"SELECT * FROM outbox.preview('{late}', 'audit')", "does not accept its options, or lacks its kind of sink")
-    refused(db, "CREATE SERVER more FOREIGN DATA WRAPPER outbox_file OPTIONS (path '/tmp/x')", "could not access file")
+    db.refuses(f"SELECT * FROM outbox.preview('{late}', 'audit')", "does not accept its options, or lacks its kind of sink")
+    db.refuses("CREATE SERVER more FOREIGN DATA WRAPPER outbox_file OPTIONS (path '/tmp/x')", "could not access file")
     library.with_suffix(".away").rename(library)
     all_written(place, [late], db)
     assert db.doctor("sink audit")[0] == "ok"
@@ -248,7 +242,7 @@ def test_a_library_that_was_built_for_another_version(db, tree, installation, pl
     is_misconfigured(db, 'the library of sink kind "file" was built for another version of outbox')
     late = db.enqueue("Order", "9", "order.late")
     db.disconnect()  # a session, too, keeps what it has loaded
-    refused(db, "CREATE SERVER more FOREIGN DATA WRAPPER outbox_file OPTIONS (path '/tmp/x')", "was built for another version of outbox")
+    db.refuses("CREATE SERVER more FOREIGN DATA WRAPPER outbox_file OPTIONS (path '/tmp/x')", "was built for another version of outbox")
     put(installation["pkglibdir"] / "citext.so", installation)  # a library that is no kind of sink
     is_misconfigured(db, 'could not find function "_PG_outbox_sink_kind_init"')
     put(tree / "outbox_file.so", installation)
@@ -388,7 +382,7 @@ def test_a_kind_without_the_headers_of_a_package_is_left_out(tmp_path, kind):
 
 
 def test_the_extension_of_a_kind_is_dropped_with_its_sinks(db, place):
-    refused(db, "DROP EXTENSION outbox_file", "cannot drop extension outbox_file")
+    db.refuses("DROP EXTENSION outbox_file", "cannot drop extension outbox_file")
     db.sql("SELECT outbox.pause('audit')")
     late = db.enqueue("Order", "9", "order.late")
     db.sql("DROP EXTENSION outbox_file CASCADE")

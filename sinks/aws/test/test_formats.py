@@ -2,7 +2,6 @@
 
 import json
 
-import psycopg
 import pytest
 from outbox_rig import wait_until
 
@@ -60,13 +59,6 @@ def test_cloudevents_structured(db, moto, front, name, kind):
     assert kind == "queue" or entry["Source"] == "/shop"
 
 
-def refused(db, statement: str, *parts: str) -> None:
-    with pytest.raises(psycopg.Error) as error:
-        db.sql(statement)
-    text = f"{error.value.diag.message_primary} | {error.value.diag.message_detail} | {error.value.diag.message_hint}"
-    assert all(part in text for part in parts), text
-
-
 QUEUE = "queue_url 'https://sqs.eu-central-1.amazonaws.com/123456789012/orders'"
 TOPIC = "topic_arn 'arn:aws:sns:eu-central-1:123456789012:orders'"
 BUS = "event_bus 'default', region 'eu-central-1'"
@@ -112,7 +104,7 @@ BUS = "event_bus 'default', region 'eu-central-1'"
     (f"{QUEUE}, quene_url 'x'", 'Perhaps you meant the option "queue_url"'),
 ])
 def test_options_are_checked(db, options, message):
-    refused(db, f"CREATE SERVER bad FOREIGN DATA WRAPPER outbox_aws OPTIONS ({options})", message)
+    db.refuses(f"CREATE SERVER bad FOREIGN DATA WRAPPER outbox_aws OPTIONS ({options})", message)
 
 
 @pytest.mark.parametrize("options", [
@@ -125,7 +117,7 @@ def test_targets_of_any_owner(db, options):
     try:
         db.sql(f"CREATE SERVER own FOREIGN DATA WRAPPER outbox_aws OPTIONS ({options})")
         for name, value in {"endpoint": "https://localhost", "allow_http": "true", "allow_networks": "127.0.0.1", "credentials": "chain"}.items():
-            refused(db, f"ALTER SERVER own OPTIONS (ADD {name} '{value}')", "superuser")
+            db.refuses(f"ALTER SERVER own OPTIONS (ADD {name} '{value}')", "superuser")
     finally:
         db.sql("RESET ROLE; DROP SERVER IF EXISTS own; DROP OWNED BY maker; DROP ROLE maker")
 
@@ -137,7 +129,7 @@ def test_targets_of_any_owner(db, options):
 ])
 def test_options_of_mappings_are_checked(db, options, message):
     db.sql(f"CREATE SERVER good FOREIGN DATA WRAPPER outbox_aws OPTIONS ({QUEUE})")
-    refused(db, f"CREATE USER MAPPING FOR PUBLIC SERVER good OPTIONS ({options})", message)
+    db.refuses(f"CREATE USER MAPPING FOR PUBLIC SERVER good OPTIONS ({options})", message)
     db.sql("DROP SERVER good")
 
 
@@ -147,27 +139,27 @@ def enqueue(payload: str = "'{}'", headers: str = "'{}'") -> str:
 
 def test_events_for_a_queue_are_checked(db):
     db.sql(f"CREATE SERVER aws FOREIGN DATA WRAPPER outbox_aws OPTIONS ({QUEUE}, max_message_bytes '2000')")
-    refused(db, enqueue("to_jsonb(repeat('x', 2000))"), "too large for a message of AWS", "With its attributes it has 2046 bytes")
-    refused(db, enqueue(headers="jsonb_build_object('a b', 'x')"), 'header "a b" cannot be an attribute', "Give the header another name")
-    refused(db, enqueue(headers="jsonb_build_object('Amazon.x', 'x')"), "cannot be an attribute")
-    refused(db, enqueue(headers="jsonb_build_object('a..b', 'x')"), "cannot be an attribute")
-    refused(db, enqueue(headers="jsonb_build_object('a', '')"), 'header "a" is empty')
-    refused(db, enqueue(headers=r"""'{"a": "x\u0001"}'"""), "cannot be sent to AWS")
-    refused(db, enqueue(headers="(SELECT jsonb_object_agg('h' || n, 'x') FROM generate_series(1, 10) AS n)"), "11 attributes", "Move some of them into the payload")
-    refused(db, enqueue("NULL"), "payload is NULL")
-    refused(db, r"SELECT outbox.enqueue_bytes('Order', '1', 'x', '\x00', 'a/b')", "no raw bytes", "cloudevents-structured")
+    db.refuses(enqueue("to_jsonb(repeat('x', 2000))"), "too large for a message of AWS", "With its attributes it has 2046 bytes")
+    db.refuses(enqueue(headers="jsonb_build_object('a b', 'x')"), 'header "a b" cannot be an attribute', "Give the header another name")
+    db.refuses(enqueue(headers="jsonb_build_object('Amazon.x', 'x')"), "cannot be an attribute")
+    db.refuses(enqueue(headers="jsonb_build_object('a..b', 'x')"), "cannot be an attribute")
+    db.refuses(enqueue(headers="jsonb_build_object('a', '')"), 'header "a" is empty')
+    db.refuses(enqueue(headers=r"""'{"a": "x\u0001"}'"""), "cannot be sent to AWS")
+    db.refuses(enqueue(headers="(SELECT jsonb_object_agg('h' || n, 'x') FROM generate_series(1, 10) AS n)"), "11 attributes", "Move some of them into the payload")
+    db.refuses(enqueue("NULL"), "payload is NULL")
+    db.refuses(r"SELECT outbox.enqueue_bytes('Order', '1', 'x', '\x00', 'a/b')", "no raw bytes", "cloudevents-structured")
     db.sql(enqueue(headers="(SELECT jsonb_object_agg('h' || n, 'x') FROM generate_series(1, 9) AS n)"))
 
 
 def test_events_for_a_topic_and_a_bus_are_checked(db):
     db.sql(f"CREATE SERVER aws FOREIGN DATA WRAPPER outbox_aws OPTIONS ({TOPIC}, subject '${{header.subject}}')")
-    refused(db, enqueue(), "event has no value for ${header.subject}")
-    refused(db, enqueue(headers="jsonb_build_object('subject', 'ä')"), "takes as a subject")
-    refused(db, enqueue(headers="jsonb_build_object('subject', repeat('x', 100))"), "at most 99")
+    db.refuses(enqueue(), "event has no value for ${header.subject}")
+    db.refuses(enqueue(headers="jsonb_build_object('subject', 'ä')"), "takes as a subject")
+    db.refuses(enqueue(headers="jsonb_build_object('subject', repeat('x', 100))"), "at most 99")
     db.sql("DROP SERVER aws")
     db.sql(f"CREATE SERVER aws FOREIGN DATA WRAPPER outbox_aws OPTIONS ({BUS}, source '${{header.source}}')")
-    refused(db, enqueue(headers="jsonb_build_object('source', 'aws.x')"), "begins with aws.")
-    refused(db, enqueue().replace("'x'", "repeat('x', 129)").replace("headers => '{}'", "headers => '{\"source\": \"s\"}'"), "at most 128")
+    db.refuses(enqueue(headers="jsonb_build_object('source', 'aws.x')"), "begins with aws.")
+    db.refuses(enqueue().replace("'x'", "repeat('x', 129)").replace("headers => '{}'", "headers => '{\"source\": \"s\"}'"), "at most 128")
 
 
 def test_the_text_of_a_payload_is_checked(db, moto, front, name):
@@ -176,8 +168,8 @@ def test_the_text_of_a_payload_is_checked(db, moto, front, name):
     db.aws_sink("aws", front.url, queue_url=queue.url, aggregates="Queue")
     db.aws_sink("bus", front.url, event_bus=moto.bus(name, queue), aggregates="Bus")
     for character in ("FFFE", "FFFF"):
-        refused(db, rf"SELECT outbox.enqueue('Queue', '1', 'x', jsonb_build_object('a', repeat('x', 500), 'b', U&'\{character}'::text))", "payload cannot be sent to AWS", "\\u escapes")
-    refused(db, "SELECT outbox.enqueue('Bus', '1', 'x', '[]')", "must be a JSON object")
+        db.refuses(rf"SELECT outbox.enqueue('Queue', '1', 'x', jsonb_build_object('a', repeat('x', 500), 'b', U&'\{character}'::text))", "payload cannot be sent to AWS", "\\u escapes")
+    db.refuses("SELECT outbox.enqueue('Bus', '1', 'x', '[]')", "must be a JSON object")
     db.sql(r"SELECT outbox.enqueue('Queue', '1', 'x', jsonb_build_object('a', U&'\+10FFFE\FFFD\0009'::text)), outbox.enqueue('Bus', '1', 'x', jsonb_build_object('b', U&'\FFFE'::text))")
     assert {json.loads(message["Body"]).get("a") for message in queue.read(2)} == {"\U0010FFFE\uFFFD\t", None}
 

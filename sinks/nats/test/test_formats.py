@@ -2,7 +2,6 @@
 
 import json
 
-import psycopg
 import pytest
 
 from streams import Stream
@@ -81,13 +80,6 @@ def test_a_large_body(db, make_server, name):
     assert first.body.decode() == text and second.body == b"1"
 
 
-def refused(db, statement: str, *parts: str, args=()) -> None:
-    with pytest.raises(psycopg.Error) as error:
-        db.sql(statement, *args)
-    text = f"{error.value.diag.message_primary} | {error.value.diag.message_detail} | {error.value.diag.message_hint}"
-    assert all(part in text for part in parts), text
-
-
 @pytest.mark.parametrize("options, message", [
     ("subject 'e'", 'option "hosts" is required'),
     ("hosts 'nats://a'", "host or host:port, without a scheme"),
@@ -117,7 +109,7 @@ def refused(db, statement: str, *parts: str, args=()) -> None:
     ("hosts 'a', sbject 'x'", 'Perhaps you meant the option "subject"'),
 ])
 def test_options_are_checked(db, options, message):
-    refused(db, f"CREATE SERVER bad FOREIGN DATA WRAPPER outbox_nats OPTIONS ({options})", message)
+    db.refuses(f"CREATE SERVER bad FOREIGN DATA WRAPPER outbox_nats OPTIONS ({options})", message)
 
 
 @pytest.mark.parametrize("options, message", [
@@ -133,7 +125,7 @@ def test_options_are_checked(db, options, message):
 ])
 def test_options_of_mappings_are_checked(db, options, message):
     db.sql("CREATE SERVER good FOREIGN DATA WRAPPER outbox_nats OPTIONS (hosts '127.0.0.1:1')")
-    refused(db, f"CREATE USER MAPPING FOR PUBLIC SERVER good OPTIONS ({options})", message)
+    db.refuses(f"CREATE USER MAPPING FOR PUBLIC SERVER good OPTIONS ({options})", message)
     db.sql("DROP SERVER good")
 
 
@@ -156,7 +148,7 @@ def test_options_of_mappings_are_checked(db, options, message):
 ])
 def test_events_are_checked(db, server, event_type, payload, headers, parts):
     db.nats_sink("nats", server, subject="a.${header.route}.${event_type}", max_message_bytes="1024")
-    refused(db, "SELECT outbox.enqueue('Order', '1', %s, %s::jsonb, headers => %s)", *parts,
+    db.refuses("SELECT outbox.enqueue('Order', '1', %s, %s::jsonb, headers => %s)", *parts,
             args=(event_type, None if payload is None else json.dumps(payload), json.dumps(headers)))
     assert db.value("SELECT count(*) FROM outbox.events") == 0
 

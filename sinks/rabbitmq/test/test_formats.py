@@ -2,7 +2,6 @@
 
 import json
 
-import psycopg
 import pytest
 
 from queues import Queue
@@ -88,13 +87,6 @@ def test_the_default_exchange(db, broker, exchange):
     assert queue.read(1)[0][1].message_id == id
 
 
-def refused(db, statement: str, *parts: str) -> None:
-    with pytest.raises(psycopg.Error) as error:
-        db.sql(statement)
-    text = f"{error.value.diag.message_primary} | {error.value.diag.message_detail} | {error.value.diag.message_hint}"
-    assert all(part in text for part in parts), text
-
-
 @pytest.mark.parametrize("options, message", [
     ("exchange 'e'", 'option "hosts" is required'),
     ("hosts 'a'", 'option "exchange" is required'),
@@ -118,7 +110,7 @@ def refused(db, statement: str, *parts: str) -> None:
     ("hosts 'a', exchange 'e', exchnge 'x'", 'Perhaps you meant the option "exchange"'),
 ])
 def test_options_are_checked(db, options, message):
-    refused(db, f"CREATE SERVER bad FOREIGN DATA WRAPPER outbox_rabbitmq OPTIONS ({options})", message)
+    db.refuses(f"CREATE SERVER bad FOREIGN DATA WRAPPER outbox_rabbitmq OPTIONS ({options})", message)
 
 
 @pytest.mark.parametrize("options, message", [
@@ -130,19 +122,19 @@ def test_options_are_checked(db, options, message):
 ])
 def test_options_of_mappings_are_checked(db, options, message):
     db.sql("CREATE SERVER good FOREIGN DATA WRAPPER outbox_rabbitmq OPTIONS (hosts '127.0.0.1:1', exchange 'e')")
-    refused(db, f"CREATE USER MAPPING FOR PUBLIC SERVER good OPTIONS ({options})", message)
+    db.refuses(f"CREATE USER MAPPING FOR PUBLIC SERVER good OPTIONS ({options})", message)
     db.sql("DROP SERVER good")
 
 
 def test_events_are_checked(db, broker, exchange):
     db.rabbit_sink("rabbit", broker, exchange=exchange, routing_key="${header.route}", max_message_bytes="1024")
     enqueue = "SELECT outbox.enqueue('Order', '1', 'x', %s, headers => %s)"
-    refused(db, enqueue.replace("%s", "'1'", 1).replace("%s", "'{}'", 1), "event has no value for ${header.route}")
-    refused(db, enqueue.replace("%s", "'1'", 1).replace("%s", "jsonb_build_object('route', repeat('x', 256))", 1), "is too long for AMQP")
-    refused(db, enqueue.replace("%s", "to_jsonb(repeat('x', 2000))", 1).replace("%s", "'{\"route\": \"x\"}'", 1), "too large for a RabbitMQ message")
-    refused(db, enqueue.replace("%s", "'1'", 1).replace("%s", "'{\"route\": \"x\", \"CC\": \"y\"}'", 1), 'header "CC" cannot be sent to RabbitMQ')
-    refused(db, enqueue.replace("%s", "'1'", 1).replace("%s", "jsonb_build_object('route', 'x', 'y', repeat('x', 140000))", 1), "headers")
-    refused(db, enqueue.replace("%s", "NULL", 1).replace("%s", "'{\"route\": \"x\"}'", 1), "payload is NULL")
+    db.refuses(enqueue.replace("%s", "'1'", 1).replace("%s", "'{}'", 1), "event has no value for ${header.route}")
+    db.refuses(enqueue.replace("%s", "'1'", 1).replace("%s", "jsonb_build_object('route', repeat('x', 256))", 1), "is too long for AMQP")
+    db.refuses(enqueue.replace("%s", "to_jsonb(repeat('x', 2000))", 1).replace("%s", "'{\"route\": \"x\"}'", 1), "too large for a RabbitMQ message")
+    db.refuses(enqueue.replace("%s", "'1'", 1).replace("%s", "'{\"route\": \"x\", \"CC\": \"y\"}'", 1), 'header "CC" cannot be sent to RabbitMQ')
+    db.refuses(enqueue.replace("%s", "'1'", 1).replace("%s", "jsonb_build_object('route', 'x', 'y', repeat('x', 140000))", 1), "headers")
+    db.refuses(enqueue.replace("%s", "NULL", 1).replace("%s", "'{\"route\": \"x\"}'", 1), "payload is NULL")
     assert db.value("SELECT count(*) FROM outbox.events") == 0
 
 

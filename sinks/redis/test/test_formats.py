@@ -2,7 +2,6 @@
 
 import json
 
-import psycopg
 import pytest
 from outbox_rig import wait_until
 
@@ -80,13 +79,6 @@ def test_a_large_payload(db, server, stream):
     assert stream.read(1)[0]["payload"] == text
 
 
-def refused(db, statement: str, message: str, *parameters) -> None:
-    with pytest.raises(psycopg.Error) as error:
-        db.sql(statement, *parameters)
-    diag = error.value.diag
-    assert message in " ".join(filter(None, [diag.message_primary, diag.message_detail, diag.message_hint])), diag.message_primary
-
-
 @pytest.mark.parametrize("options, message", [
     ("", 'option "hosts" is required'),
     ("hosts 'redis://a'", "without a scheme"),
@@ -108,7 +100,7 @@ def refused(db, statement: str, message: str, *parameters) -> None:
     ("hosts 'a', straem 'x'", 'Perhaps you meant the option "stream"'),
 ])
 def test_options_are_checked(db, options, message):
-    refused(db, "CREATE SERVER bad FOREIGN DATA WRAPPER outbox_redis" + (f" OPTIONS ({options})" if options else ""), message)
+    db.refuses("CREATE SERVER bad FOREIGN DATA WRAPPER outbox_redis" + (f" OPTIONS ({options})" if options else ""), message)
 
 
 @pytest.mark.parametrize("options, message", [
@@ -119,17 +111,17 @@ def test_options_are_checked(db, options, message):
 ])
 def test_options_of_mappings_are_checked(db, options, message):
     db.sql("CREATE SERVER good FOREIGN DATA WRAPPER outbox_redis OPTIONS (hosts '127.0.0.1:1')")
-    refused(db, f"CREATE USER MAPPING FOR PUBLIC SERVER good OPTIONS ({options})", message)
+    db.refuses(f"CREATE USER MAPPING FOR PUBLIC SERVER good OPTIONS ({options})", message)
     db.sql("DROP SERVER good")
 
 
 def test_events_are_checked(db, server):
     db.redis_sink("redis", server, stream="${header.where}", max_message_bytes="1024")
     enqueue = "SELECT outbox.enqueue('Order', '1', 'x', {}, headers => {})"
-    refused(db, enqueue.format("'1'", "'{}'"), "event has no value for ${header.where}")
-    refused(db, enqueue.format("'1'", "'{\"where\": \"\"}'"), "event has no stream")
-    refused(db, enqueue.format("to_jsonb(repeat('x', 2000))", "'{\"where\": \"x\"}'"), "too large for an entry of Redis")
-    refused(db, enqueue.format("NULL", "'{\"where\": \"x\"}'"), "payload is NULL")
+    db.refuses(enqueue.format("'1'", "'{}'"), "event has no value for ${header.where}")
+    db.refuses(enqueue.format("'1'", "'{\"where\": \"\"}'"), "event has no stream")
+    db.refuses(enqueue.format("to_jsonb(repeat('x', 2000))", "'{\"where\": \"x\"}'"), "too large for an entry of Redis")
+    db.refuses(enqueue.format("NULL", "'{\"where\": \"x\"}'"), "payload is NULL")
     assert db.value("SELECT count(*) FROM outbox.events") == 0
 
 

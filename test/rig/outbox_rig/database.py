@@ -1,7 +1,7 @@
 """One database with the extension."""
 
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -63,6 +63,13 @@ class Database:
     def value(self, query: str, *parameters: Any) -> Any:
         rows = self.sql(query, *parameters)
         return rows[0][0] if rows else None
+
+    def refuses(self, statement: str, *parts: str, args: Sequence = ()) -> None:
+        """The statement fails, and these parts stand in the error's message, detail or hint."""
+        with pytest.raises(psycopg.Error) as error:
+            self.sql(statement, *args)
+        text = f"{error.value.diag.message_primary} | {error.value.diag.message_detail} | {error.value.diag.message_hint}"
+        assert all(part in text for part in parts), text
 
     def paste(self, script: str) -> str:
         """Runs SQL in psql, as a user would, and returns what psql prints."""
