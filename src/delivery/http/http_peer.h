@@ -60,8 +60,8 @@ enum class KeptConnection {
 };
 
 inline KeptConnection kept_connection_for(const ob_event &event, PeerHistory &history) {
-  const bool answered =
-      history.answered_events.take(event.position); /* also of a redriven event, which has not failed */
+  /* Also of a redriven event, which has not failed. */
+  const bool answered = history.answered_events.take(event.position);
   return event.failed && !answered ? KeptConnection::NONE : KeptConnection::FREE;
 }
 

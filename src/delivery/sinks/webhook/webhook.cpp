@@ -62,8 +62,8 @@ private:
   std::shared_ptr<const WebhookConfig> config_;
   std::shared_ptr<HttpLoop> loop_;  // destroyed after the endpoint; the loop's tasks must not own the loop
   std::shared_ptr<Endpoint> endpoint_;
-  std::unique_ptr<Renewed<OauthToken>>
-      tokens_;  // null if the sink uses none; last member: its thread uses the others
+  // Null if the sink uses none; last member: its thread uses the others.
+  std::unique_ptr<Renewed<OauthToken>> tokens_;
 };
 
 class WebhookKind final : public SinkKind {
