@@ -187,7 +187,7 @@ public:
   virtual const std::vector<OptionSpec> &options() const = 0;
   /* Those of the server's options that hold the address of the sink, of which one is given: `target` in outbox.sinks.
    */
-  virtual std::vector<const char *> target_options() const = 0;
+  virtual std::vector<OptionName> target_options() const = 0;
   /* Checks a property that is not in options() (one of librdkafka's): true if it is known and valid, false if
    * unknown; throws BadInput for an invalid value. */
   virtual bool check_other(ob_scope, const std::string & /*name*/, const std::string & /*value*/,
