@@ -11,15 +11,13 @@ extern "C" {
 
 /* The launcher's knowledge of a database. The last two states need no worker until CREATE or ALTER EXTENSION. */
 typedef enum DatabaseState {
-  DATABASE_FREE,    /* the slot is unused; next: UNKNOWN */
-  DATABASE_UNKNOWN, /* a worker must look for the extension; next: ANNOUNCED, OTHER_VERSION, NO_OUTBOX, FREE */
-  /* The extension was found or created: workers start without a pause for earlier failures; next: ACTIVE, IDLE,
-   * OTHER_VERSION, NO_OUTBOX, FREE. */
-  DATABASE_ANNOUNCED,
-  DATABASE_ACTIVE, /* its workers run; next: IDLE, ANNOUNCED, OTHER_VERSION, NO_OUTBOX, FREE */
-  /* No event is due, its workers exit; next: ACTIVE (a wake-up was requested, or an event is due), ANNOUNCED,
-   * OTHER_VERSION, NO_OUTBOX, FREE. */
-  DATABASE_IDLE,
+  DATABASE_FREE,      /* the slot is unused; next: UNKNOWN */
+  DATABASE_UNKNOWN,   /* a worker must look for the extension; next: ANNOUNCED, OTHER_VERSION, NO_OUTBOX, FREE */
+  DATABASE_ANNOUNCED, /* the extension was found or created: workers start without a pause for earlier failures; next:
+                         ACTIVE, IDLE, OTHER_VERSION, NO_OUTBOX, FREE */
+  DATABASE_ACTIVE,    /* its workers run; next: IDLE, ANNOUNCED, OTHER_VERSION, NO_OUTBOX, FREE */
+  DATABASE_IDLE, /* no event is due, its workers exit; next: ACTIVE (a wake-up was requested, or an event is due),
+                    ANNOUNCED, OTHER_VERSION, NO_OUTBOX, FREE */
   DATABASE_OTHER_VERSION, /* the extension is not of the library's version; next: ANNOUNCED, NO_OUTBOX, FREE */
   DATABASE_NO_OUTBOX      /* no extension; next: ANNOUNCED, OTHER_VERSION, FREE */
 } DatabaseState;
