@@ -39,7 +39,7 @@ public:
   AwsKind() : SinkKind("aws") {}
 
   const std::vector<OptionSpec> &options() const override { return aws_options(); }
-  std::vector<const char *> target_options() const override { return {"queue_url", "topic_arn", "event_bus"}; }
+  std::vector<OptionName> target_options() const override { return {QUEUE_URL, TOPIC_ARN, EVENT_BUS}; }
   void check_mapping(const Options &mapping) const override { check_user_mapping(mapping); }
   SecretMask secrets(const Options &mapping) const override { return secrets_of(mapping); }
   std::shared_ptr<const SinkConfig> parse(const Options &server, const Options *mapping) const override {

@@ -9,6 +9,9 @@
 namespace outbox::aws_sink {
 namespace {
 
+constexpr OptionName MAX_MESSAGE_BYTES{"max_message_bytes"};
+constexpr aws::CredentialNames credential_names{};
+
 void check_max_message_bytes(const std::string &name, const std::string &value) {
   parse_int(name, value, 1024, 1'048'576);
 }
@@ -16,30 +19,30 @@ void check_max_message_bytes(const std::string &name, const std::string &value) 
 std::vector<OptionSpec> make_options() {
   std::vector<OptionSpec> all{
       server_option(
-          "queue_url", check_queue_url,
+          QUEUE_URL, check_queue_url,
           "URL of the SQS queue that gets the events. One of queue_url, topic_arn and event_bus is required."),
-      server_option("topic_arn", check_topic_arn, "ARN of the SNS topic that gets the events."),
-      server_option("event_bus", check_event_bus,
+      server_option(TOPIC_ARN, check_topic_arn, "ARN of the SNS topic that gets the events."),
+      server_option(EVENT_BUS, check_event_bus,
                     "Name or ARN of the EventBridge bus that gets the events, such as 'default'."),
-      server_option("region", check_region,
+      server_option(REGION, check_region,
                     "Region, such as 'eu-central-1'. Required if neither URL nor ARN names it."),
-      superuser_option("endpoint", check_endpoint,
+      superuser_option(ENDPOINT, check_endpoint,
                        "Where requests go instead of to AWS's public host: a VPC endpoint, or a local server for "
                        "tests. Superuser only."),
-      server_option("subject", check_subject, "Subject of a message of SNS: a template. Default: none."),
-      server_option("detail_type", check_detail_type,
+      server_option(SUBJECT, check_subject, "Subject of a message of SNS: a template. Default: none."),
+      server_option(DETAIL_TYPE, check_detail_type,
                     "detail-type of an event of EventBridge: a template. Default '${event_type}'."),
-      server_option("max_message_bytes", check_max_message_bytes,
+      server_option(MAX_MESSAGE_BYTES, check_max_message_bytes,
                     "Largest message in bytes with its attributes, and largest sum of the messages of a request: "
                     "1024 to 1048576. Default 262144."),
   };
   for (const std::vector<OptionSpec> &more :
        {FormatOptions::specs(), HttpPeer::server_specs(), aws::credential_options(), HttpPeer::mapping_specs()})
     std::copy_if(more.begin(), more.end(), std::back_inserter(all), [](const OptionSpec &spec) {
-      return !std::string_view(spec.name).starts_with("ssl_"); /* AWS authenticates by the signature */
+      return !std::string_view(spec.name.text).starts_with("ssl_"); /* AWS authenticates by the signature */
     });
   for (OptionSpec &spec : all)
-    if (std::string_view(spec.name) == "source") {
+    if (std::string_view(spec.name.text) == SOURCE.text) {
       spec.check = check_source;
       spec.description = "Source of an event of EventBridge, default 'outbox.${aggregate_type}', and attribute of "
                          "CloudEvents, default '/outbox/${database}/${aggregate_type}': a template.";
@@ -62,7 +65,7 @@ HttpPeer parse_peer(const Options &server, const Options *mapping, const Target 
 SecretMask secrets_of(const Options &mapping) {
   SecretMask mask;
   HttpPeer::add_secrets(mapping, mask);
-  for (const char *name : {"secret_access_key", "session_token"})
+  for (OptionName name : {credential_names.secret_access_key, credential_names.session_token})
     if (const std::string *value = find_option(mapping, name))
       mask.add(*value);
   return mask;
@@ -81,25 +84,25 @@ const std::vector<OptionSpec> &aws_options() {
 AwsConfig::AwsConfig(const Options &server, const Options *mapping)
     : target(Target::parse(server)), maker(server, target), peer(parse_peer(server, mapping, target)),
       credentials(aws::parse_credentials(server, mapping)),
-      from_chain(find_option(server, "credentials") != nullptr) {
-  if (const std::string *value = find_option(server, "max_message_bytes"))
-    max_message_bytes = static_cast<size_t>(parse_int("max_message_bytes", *value, 1024, 1'048'576));
+      from_chain(find_option(server, credential_names.credentials) != nullptr) {
+  if (const std::string *value = find_option(server, MAX_MESSAGE_BYTES))
+    max_message_bytes = static_cast<size_t>(parse_int(MAX_MESSAGE_BYTES, *value, 1024, 1'048'576));
 }
 
 std::vector<Advice> advise_aws(const AwsConfig &config, const Options &server, const Options *mapping) {
   const Target &target = config.target;
-  std::vector<Advice> found = HttpPeer::advise(server, "endpoint");
-  const std::string *ordered = find_option(server, "ordered"), *key = nullptr;
-  if (mapping && !find_option(server, "endpoint"))
-    key = find_option(*mapping, "access_key_id");
+  std::vector<Advice> found = HttpPeer::advise(server, ENDPOINT);
+  const std::string *ordered = find_option(server, ORDERED), *key = nullptr;
+  if (mapping && !find_option(server, ENDPOINT))
+    key = find_option(*mapping, credential_names.access_key_id);
   if (key && key->starts_with("AKIA")) /* the keys of a user; those of a role end */
     found.push_back(
         {"keys", "It signs with the keys of a user, which do not end: anybody who reads them can use them for years.",
          "-- if the server runs in AWS, let it use its role, as a superuser: BEGIN; " +
-             set_option(server, "credentials", "chain") + " ALTER USER MAPPING FOR PUBLIC SERVER " + the_sink +
-             " OPTIONS (DROP access_key_id, DROP secret_access_key); COMMIT;",
+             set_option(server, credential_names.credentials, "chain") + " ALTER USER MAPPING FOR PUBLIC SERVER " +
+             the_sink + " OPTIONS (DROP access_key_id, DROP secret_access_key); COMMIT;",
          true});
-  if (!target.fifo && (!ordered || parse_bool("ordered", *ordered)))
+  if (!target.fifo && (!ordered || parse_bool(ORDERED, *ordered)))
     found.push_back({"order",
                      std::string("It is ordered, and ") +
                          (target.service == Service::EventBridge
@@ -107,7 +110,7 @@ std::vector<Advice> advise_aws(const AwsConfig &config, const Options &server, c
                               : "its target keeps no order because it is no FIFO queue or topic") +
                          ": consumers may get the events of a key in another order.",
                      "-- send to a FIFO queue or topic, or say that the order does not matter: " +
-                         set_option(server, "ordered", "false")});
+                         set_option(server, ORDERED, "false")});
   return found;
 }
 

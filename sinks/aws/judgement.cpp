@@ -236,7 +236,7 @@ std::string remedy(Cause cause, const Target &target) {
     return std::string("allow ") + right(target.service) + " on " + target.name +
            " to the sink's identity, and the use of the KMS key if it is encrypted with one";
   case Cause::Missing:
-    return "make " + target.name + " in region " + target.region + ", or correct option " + target.option();
+    return "make " + target.name + " in region " + target.region + ", or correct option " + target.option().text;
   case Cause::Message:
   case Cause::Throttled:
   case Cause::Trouble:

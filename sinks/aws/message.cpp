@@ -27,7 +27,7 @@ constexpr size_t longest_group = 128, longest_detail_type = 128, longest_source 
 constexpr size_t bytes_of_time = 14; /* as EventBridge counts it */
 constexpr const char *default_detail_type = "${event_type}", *default_source = "outbox.${aggregate_type}";
 
-[[noreturn]] void too_long(const char *option, const std::string &value, size_t most) {
+[[noreturn]] void too_long(OptionName option, const std::string &value, size_t most) {
   throw BadInput(OB_BAD_VALUE, option,
                  "option \"" + std::string(option) + "\" makes a text too long for the event's target",
                  "It would have " + std::to_string(value.size()) + " characters, and at most " +
@@ -35,7 +35,7 @@ constexpr const char *default_detail_type = "${event_type}", *default_source = "
                  "Change the option, or what the event has for it.");
 }
 
-std::string rendered(const Template &from, const char *option, const ob_event &event, size_t most) {
+std::string rendered(const Template &from, OptionName option, const ob_event &event, size_t most) {
   std::string text;
   if (std::string missing = from.missing(event, true); !missing.empty() || !from.render(event, text) || text.empty())
     throw_no_value(option, missing);
@@ -56,7 +56,7 @@ bool is_subject(std::string_view text) {
 }
 
 /* Source and detail type of EventBridge. */
-void check_no_control(const char *option, std::string_view text) {
+void check_no_control(OptionName option, std::string_view text) {
   if (std::any_of(text.begin(), text.end(), [](unsigned char c) { return c < 0x20; }))
     throw BadInput(OB_BAD_VALUE, option,
                    "option \"" + std::string(option) + "\" makes a text with control characters", {},
@@ -71,7 +71,7 @@ void check_detail(std::string_view detail) {
                    "Give the event a payload that is an object, or use format 'cloudevents-structured'.");
 }
 
-void refuse_unless(Service wanted, Service service, const Options &server, const char *name, const char *only) {
+void refuse_unless(Service wanted, Service service, const Options &server, OptionName name, const char *only) {
   if (service != wanted)
     refuse_without_meaning(server, name, only);
 }
@@ -109,17 +109,17 @@ std::string group_of(std::string_view key) {
 
 MessageMaker::MessageMaker(const Options &server, const Target &target)
     : service_(target.service), fifo_(target.fifo), bus_(target.id) {
-  refuse_unless(Service::EventBridge, service_, server, "detail_type", "Only events of EventBridge have one.");
-  refuse_unless(Service::Sns, service_, server, "subject", "Only messages of SNS have one.");
+  refuse_unless(Service::EventBridge, service_, server, DETAIL_TYPE, "Only events of EventBridge have one.");
+  refuse_unless(Service::Sns, service_, server, SUBJECT, "Only messages of SNS have one.");
   const FormatOptions format = parse_format(server, service_);
   structured_ = format.format == Format::Structured;
   format_ = format.make(server);
-  read_option(server, "subject", Template::parse, subject_);
+  read_option(server, SUBJECT, Template::parse, subject_);
   if (service_ != Service::EventBridge)
     return;
-  const std::string *detail_type = find_option(server, "detail_type"), *source = find_option(server, "source");
-  detail_type_ = Template::parse("detail_type", detail_type ? *detail_type : default_detail_type);
-  source_ = Template::parse("source", source ? *source : default_source);
+  const std::string *detail_type = find_option(server, DETAIL_TYPE), *source = find_option(server, SOURCE);
+  detail_type_ = Template::parse(DETAIL_TYPE, detail_type ? *detail_type : default_detail_type);
+  source_ = Template::parse(SOURCE, source ? *source : default_source);
 }
 
 void MessageMaker::add(const char *name, std::string_view value, Entry &entry) const {
@@ -181,9 +181,9 @@ void MessageMaker::make_message(const ob_event &event, const Record &record, Ent
   entry.size = body.size();
   add_attributes(attributes(record), entry);
   if (subject_) {
-    const std::string subject = rendered(*subject_, "subject", event, longest_subject);
+    const std::string subject = rendered(*subject_, SUBJECT, event, longest_subject);
     if (!is_subject(subject))
-      throw BadInput(OB_BAD_VALUE, "subject", "event has no text that SNS takes as a subject",
+      throw BadInput(OB_BAD_VALUE, SUBJECT, "event has no text that SNS takes as a subject",
                      "A subject is ASCII without control characters, and begins with no blank.",
                      "Change option \"subject\" of the sink, or what the event has for it.");
     add("Subject", subject, entry);
@@ -200,12 +200,12 @@ void MessageMaker::make_message(const ob_event &event, const Record &record, Ent
 
 void MessageMaker::make_bus_event(const ob_event &event, const Record &record, bool with_payload,
                                   Entry &entry) const {
-  const std::string source = rendered(source_, "source", event, longest_source),
-                    detail_type = rendered(detail_type_, "detail_type", event, longest_detail_type);
-  check_no_control("source", source);
-  check_no_control("detail_type", detail_type);
+  const std::string source = rendered(source_, SOURCE, event, longest_source),
+                    detail_type = rendered(detail_type_, DETAIL_TYPE, event, longest_detail_type);
+  check_no_control(SOURCE, source);
+  check_no_control(DETAIL_TYPE, detail_type);
   if (source.starts_with("aws."))
-    throw BadInput(OB_BAD_VALUE, "source", "source of the event begins with aws.",
+    throw BadInput(OB_BAD_VALUE, SOURCE, "source of the event begins with aws.",
                    "Such sources are those of AWS itself.",
                    "Write other text before the variable in option \"source\".");
   const std::string_view detail = view(record.value);

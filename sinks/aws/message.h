@@ -13,6 +13,8 @@
 
 namespace outbox::aws_sink {
 
+inline constexpr OptionName SUBJECT{"subject"}, DETAIL_TYPE{"detail_type"};
+
 void check_detail_type(const std::string &name, const std::string &value);
 void check_subject(const std::string &name, const std::string &value);
 void check_source(const std::string &name, const std::string &value);

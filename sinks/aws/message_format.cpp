@@ -9,32 +9,32 @@ namespace {
 /* The options without those whose meaning for EventBridge is another than for a format. */
 Options of_format(const Options &server, Service service) {
   Options left = server;
-  const std::string *format = find_option(server, "format");
+  const std::string *format = find_option(server, FORMAT);
   if (service == Service::EventBridge && !(format && *format == "cloudevents-structured"))
-    left.erase("source");
+    left.erase(SOURCE);
   return left;
 }
 
 void check_format(const FormatOptions &format, const Options &server, Service service) {
   if (format.format == Format::CloudEvents)
-    throw_bad_value("format", "cloudevents",
+    throw_bad_value(FORMAT, "cloudevents",
                     "CloudEvents' attributes are more than the ten attributes of a message, and there is no binding "
                     "for them.",
                     "Use 'cloudevents-structured', 'debezium' or 'raw'.");
-  if (const std::string *value = find_option(server, "value_format"); value && *value == "bytes")
-    throw_bad_value("value_format", *value, "A message of AWS is text.",
+  if (const std::string *value = find_option(server, VALUE_FORMAT); value && *value == "bytes")
+    throw_bad_value(VALUE_FORMAT, *value, "A message of AWS is text.",
                     "Use format 'cloudevents-structured', which writes bytes as base64.");
-  if (const std::string *tombstone = find_option(server, "tombstone_on_empty_payload");
-      tombstone && parse_bool("tombstone_on_empty_payload", *tombstone))
-    throw BadInput(OB_BAD_VALUE, "tombstone_on_empty_payload", "AWS takes no empty messages",
+  if (const std::string *tombstone = find_option(server, TOMBSTONE_ON_EMPTY_PAYLOAD);
+      tombstone && parse_bool(TOMBSTONE_ON_EMPTY_PAYLOAD, *tombstone))
+    throw BadInput(OB_BAD_VALUE, TOMBSTONE_ON_EMPTY_PAYLOAD, "AWS takes no empty messages",
                    "Option \"tombstone_on_empty_payload\" asks for one.",
                    "With a JSON value_format, 'false' sends null for a payload that is NULL.");
   for (const Placement &placement : format.placements) {
     if (placement.place == Place::Partition)
-      throw BadInput(OB_BAD_VALUE, "headers", "a message has no partition",
+      throw BadInput(OB_BAD_VALUE, HEADERS, "a message has no partition",
                      "Option \"headers\" names a column that is the partition.", "Place it in a header.");
     if (placement.place == Place::Header && service == Service::EventBridge)
-      throw BadInput(OB_BAD_VALUE, "headers", "an event of EventBridge has no headers",
+      throw BadInput(OB_BAD_VALUE, HEADERS, "an event of EventBridge has no headers",
                      "Option \"headers\" places a column in a header.",
                      "Place it in the envelope, with value_format 'json_compact', or in detail_type or source.");
     if (placement.place == Place::Header)

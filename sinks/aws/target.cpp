@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "delivery/base/text.h"
+#include "delivery/http/http_peer.h"
 #include "delivery/http/url_parts.h"
 
 namespace outbox::aws_sink {
@@ -116,14 +117,14 @@ std::string quoted(const char *noun, std::string_view name) {
   return std::string(noun) + " \"" + std::string(name) + "\"";
 }
 
-void take_region(const Options &server, std::string_view known, const char *option, Target &target) {
-  const std::string *given = find_option(server, "region");
+void take_region(const Options &server, std::string_view known, OptionName option, Target &target) {
+  const std::string *given = find_option(server, REGION);
   if (given && !known.empty() && *given != known)
-    throw BadInput(OB_BAD_VALUE, "region", "options \"region\" and \"" + std::string(option) + "\" differ",
+    throw BadInput(OB_BAD_VALUE, REGION, "options \"region\" and \"" + std::string(option) + "\" differ",
                    "Option \"" + std::string(option) + "\" names region " + std::string(known) + ".",
                    "Leave out \"region\", or correct one of them.");
   if (!given && known.empty())
-    throw BadInput(OB_MISSING_OPTION, "region", "option \"region\" is required",
+    throw BadInput(OB_MISSING_OPTION, REGION, "option \"region\" is required",
                    "Option \"" + std::string(option) + "\" does not name the region.", region_example);
   target.region = given ? *given : std::string(known);
 }
@@ -133,7 +134,7 @@ void set_queue(const Options &server, const std::string &value, bool has_endpoin
   bool is_aws = false;
   std::string_view region = region_of_queue(host_of(url.origin), is_aws);
   if (!has_endpoint && (!is_aws || !value.starts_with("https://")))
-    throw_bad_value("queue_url", value, "Its host is none of Amazon SQS, or it is no https URL.",
+    throw_bad_value(QUEUE_URL, value, "Its host is none of Amazon SQS, or it is no https URL.",
                     "Give the URL that SQS itself shows. For another host, such as that of a VPC endpoint, a "
                     "superuser sets option \"endpoint\" besides.");
   target.service = Service::Sqs;
@@ -141,7 +142,7 @@ void set_queue(const Options &server, const std::string &value, bool has_endpoin
   target.name = quoted("queue", url.name);
   target.fifo = url.name.ends_with(fifo_suffix);
   target.url = std::string(url.origin) + "/";
-  take_region(server, region, "queue_url", target);
+  take_region(server, region, QUEUE_URL, target);
 }
 
 void set_topic(const Options &server, const std::string &value, Target &target) {
@@ -150,7 +151,7 @@ void set_topic(const Options &server, const std::string &value, Target &target) 
   target.id = value;
   target.name = quoted("topic", arn.resource);
   target.fifo = arn.resource.ends_with(fifo_suffix);
-  take_region(server, arn.region, "topic_arn", target);
+  take_region(server, arn.region, TOPIC_ARN, target);
   target.url = "https://" + host_in("sns", target.region) + "/";
 }
 
@@ -159,13 +160,13 @@ void set_bus(const Options &server, const std::string &value, Target &target) {
   target.service = Service::EventBridge;
   target.id = value;
   target.name = quoted("event bus", arn.valid ? arn.resource.substr(arn.resource.find('/') + 1) : value);
-  take_region(server, arn.region, "event_bus", target);
+  take_region(server, arn.region, EVENT_BUS, target);
   target.url = "https://" + host_in("events", target.region) + "/";
 }
 
 bool allows_http(const Options &server) {
-  const std::string *allow = find_option(server, "allow_http");
-  return allow && parse_bool("allow_http", *allow);
+  const std::string *allow = find_option(server, ALLOW_HTTP);
+  return allow && parse_bool(ALLOW_HTTP, *allow);
 }
 
 }  // namespace
@@ -216,21 +217,20 @@ const char *Target::signing_name() const {
   return service == Service::Sqs ? "sqs" : service == Service::Sns ? "sns" : "events";
 }
 
-const char *Target::option() const {
-  return service == Service::Sqs ? "queue_url" : service == Service::Sns ? "topic_arn" : "event_bus";
+OptionName Target::option() const {
+  return service == Service::Sqs ? QUEUE_URL : service == Service::Sns ? TOPIC_ARN : EVENT_BUS;
 }
 
 Target Target::parse(const Options &server) {
   constexpr const char *which = "Give one of queue_url (Amazon SQS), topic_arn (Amazon SNS) and event_bus (Amazon "
                                 "EventBridge).";
-  const std::string *queue = find_option(server, "queue_url"), *topic = find_option(server, "topic_arn"),
-                    *bus = find_option(server, "event_bus"), *endpoint = find_option(server, "endpoint");
+  const std::string *queue = find_option(server, QUEUE_URL), *topic = find_option(server, TOPIC_ARN),
+                    *bus = find_option(server, EVENT_BUS), *endpoint = find_option(server, ENDPOINT);
   int given = (queue != nullptr) + (topic != nullptr) + (bus != nullptr);
   if (given == 0)
-    throw BadInput(OB_MISSING_OPTION, "queue_url", "the sink has no target", "No option says where events go.",
-                   which);
+    throw BadInput(OB_MISSING_OPTION, QUEUE_URL, "the sink has no target", "No option says where events go.", which);
   if (given > 1)
-    throw BadInput(OB_BAD_VALUE, bus ? "event_bus" : "topic_arn", "the sink has more than one target",
+    throw BadInput(OB_BAD_VALUE, bus ? EVENT_BUS : TOPIC_ARN, "the sink has more than one target",
                    "A sink sends to one queue, topic or event bus.",
                    "Give one of them, and make a sink for each other one: each sink gets all events that it takes.");
   Target target;
@@ -243,7 +243,7 @@ Target Target::parse(const Options &server) {
   if (endpoint)
     target.url = std::string(origin_of(*endpoint)) + "/";
   if (target.url.starts_with("http://") && !allows_http(server))
-    throw_bad_value("endpoint", *endpoint, "An http URL sends events unencrypted.",
+    throw_bad_value(ENDPOINT, *endpoint, "An http URL sends events unencrypted.",
                     "Use https, or let a superuser set the option allow_http to 'true'.");
   UrlParts parts(target.url);
   std::string port = parts.get(CURLUPART_PORT, CURLU_NO_DEFAULT_PORT);

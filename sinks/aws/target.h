@@ -10,6 +10,9 @@
 
 namespace outbox::aws_sink {
 
+inline constexpr OptionName QUEUE_URL{"queue_url"}, TOPIC_ARN{"topic_arn"}, EVENT_BUS{"event_bus"}, REGION{"region"},
+    ENDPOINT{"endpoint"};
+
 enum class Service { Sqs, Sns, EventBridge };
 
 /* Immutable once it is parsed. */
@@ -27,7 +30,7 @@ struct Target {
   /* The service's name in a signature. */
   const char *signing_name() const;
   /* The option that names the target. */
-  const char *option() const;
+  OptionName option() const;
 
   /* Throws BadInput. */
   static Target parse(const Options &server);

@@ -14,7 +14,7 @@ public:
   GrpcKind() : SinkKind("grpc") {}
 
   const std::vector<OptionSpec> &options() const override { return grpc_options(); }
-  std::vector<const char *> target_options() const override { return {"url"}; }
+  std::vector<OptionName> target_options() const override { return {URL}; }
   void check_mapping(const Options &mapping) const override { check_user_mapping(mapping); }
   SecretMask secrets(const Options &mapping) const override { return secrets_of(mapping); }
   std::shared_ptr<const SinkConfig> parse(const Options &server, const Options *mapping) const override {
@@ -32,14 +32,14 @@ public:
   bool sends_test_event() const override { return true; }
   std::vector<Advice> advise(const SinkConfig &config, const Options &server,
                              const Options * /*mapping*/) const override {
-    std::vector<Advice> found = HttpPeer::advise(server, "url");
+    std::vector<Advice> found = HttpPeer::advise(server, URL);
     if (config.max_payload() > default_max_message_bytes)
       found.push_back(
           {"size",
            "It takes larger events than servers receive by default (4 MiB): such a server refuses each of "
            "them with RESOURCE_EXHAUSTED.",
            "-- if the server was not told to receive more: " +
-               set_option(server, "max_message_bytes", std::to_string(default_max_message_bytes)),
+               set_option(server, MAX_MESSAGE_BYTES, std::to_string(default_max_message_bytes)),
            true});
     return found;
   }

@@ -33,44 +33,44 @@ GrpcConfig::GrpcConfig(const Options &server, const Options *mapping) : knows_ma
     throw BadInput(OB_INTERNAL, {}, "libcurl of this server cannot speak HTTP/2",
                    "gRPC needs it, and libcurl was built without nghttp2.",
                    "Install the libcurl of the distribution.");
-  const std::string *url = find_option(server, "url");
+  const std::string *url = find_option(server, URL);
   if (!url)
-    throw BadInput(OB_MISSING_OPTION, "url", "option \"url\" is required", "The sink needs a server to call.",
+    throw BadInput(OB_MISSING_OPTION, URL, "option \"url\" is required", "The sink needs a server to call.",
                    "Example: OPTIONS (url 'https://events.example.com:443').");
   origin_ = origin_of(*url);
   http2 = true;
   parse(server, mapping, origin_);
-  if (const std::string *method = find_option(server, "method"))
+  if (const std::string *method = find_option(server, METHOD))
     method_ = *method;
   url_ = origin_ + method_;
-  form_ = parse_choice<MessageForm>(server, "message",
+  form_ = parse_choice<MessageForm>(server, MESSAGE,
                                     {{"event", MessageForm::Event}, {"payload_bytes", MessageForm::PayloadBytes}});
-  read_option(server, "max_message_bytes", parse_max_message_bytes, max_message_bytes_);
-  const std::string *headers = find_option(server, "headers");
-  const HttpHeaders given = headers ? parse_metadata("headers", *headers) : HttpHeaders();
+  read_option(server, MAX_MESSAGE_BYTES, parse_max_message_bytes, max_message_bytes_);
+  const std::string *headers = find_option(server, HEADERS);
+  const HttpHeaders given = headers ? parse_metadata(HEADERS, *headers) : HttpHeaders();
   for (auto &[name, value] : given) {
-    refuse_credential("headers", "Metadata", name, value);
+    refuse_credential(HEADERS, "Metadata", name, value);
     if (value.find("${") == value.npos)
       headers_.emplace_back(name, value);
     else
-      event_headers_.emplace_back(lower(name), Template::parse("headers", value));
+      event_headers_.emplace_back(lower(name), Template::parse(HEADERS, value));
   }
   if (!mapping)
     return;
 
-  read_option(*mapping, "headers", parse_metadata, secret_headers_);
-  if (const std::string *token = find_option(*mapping, "bearer_token"))
+  read_option(*mapping, HEADERS, parse_metadata, secret_headers_);
+  if (const std::string *token = find_option(*mapping, BEARER_TOKEN))
     secret_headers_.emplace_back("authorization", "Bearer " + *token);
   for (auto &[name, value] : secret_headers_)
     if (find_header(given, name))
-      throw BadInput(OB_BAD_VALUE, "headers", "metadata \"" + name + "\" is given twice",
+      throw BadInput(OB_BAD_VALUE, HEADERS, "metadata \"" + name + "\" is given twice",
                      "Option \"headers\" of the server and the user mapping both make it.", "Leave one of them out.");
   secrets = secrets_of(*mapping);
 }
 
 void GrpcConfig::check_event(const ob_event &event) const {
   if (size_t size = message_size(form_, event); size > max_message_bytes_)
-    throw BadInput(OB_TOO_LARGE, "max_message_bytes", "event is too large for a gRPC message",
+    throw BadInput(OB_TOO_LARGE, MAX_MESSAGE_BYTES, "event is too large for a gRPC message",
                    "Its message has " + std::to_string(size) + " bytes, and at most " +
                        std::to_string(max_message_bytes_) + " are allowed.",
                    "Raise option \"max_message_bytes\" of the sink and what the server receives, or send a reference "

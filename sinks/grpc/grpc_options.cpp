@@ -45,19 +45,19 @@ void check_method(const std::string &name, const std::string &value) {
 
 std::vector<OptionSpec> make_options() {
   std::vector<OptionSpec> all{
-      server_option("url", check_url, "Required: the server, https://host:port. https, unless allow_http is true."),
-      server_option("method", check_method,
+      server_option(URL, check_url, "Required: the server, https://host:port. https, unless allow_http is true."),
+      server_option(METHOD, check_method,
                     "The unary method that is called: /PACKAGE.SERVICE/METHOD. Default '/outbox.v1.Sink/Publish'."),
-      server_option("message", nullptr,
+      server_option(MESSAGE, nullptr,
                     "What is sent: 'event' (the default), the message outbox.v1.Event of sink.proto; or "
                     "'payload_bytes', those of the event as they are."),
       server_option(
-          "max_message_bytes", check<parse_max_message_bytes>,
+          MAX_MESSAGE_BYTES, check<parse_max_message_bytes>,
           "Largest message in bytes, at most what the server receives: 1024 to 2147483647. Default 4194304."),
-      server_or_mapping_option("headers", check<parse_metadata>,
+      server_or_mapping_option(HEADERS, check<parse_metadata>,
                                "Metadata of each call, a flat JSON object: '{\"x-tenant\": \"${header.tenant}\"}'. "
                                "In the user mapping those that are secrets, without variables."),
-      secret_option("bearer_token", check_bearer_token, "Sent as the metadata 'authorization: Bearer ...'."),
+      secret_option(BEARER_TOKEN, check_bearer_token, "Sent as the metadata 'authorization: Bearer ...'."),
   };
   for (const auto &specs : {HttpPeer::server_specs(), HttpPeer::mapping_specs()})
     all.insert(all.end(), specs.begin(), specs.end());
@@ -73,19 +73,19 @@ const std::vector<OptionSpec> &grpc_options() {
 
 void check_user_mapping(const Options &mapping) {
   HttpPeer::check_mapping(mapping);
-  auto *headers = find_option(mapping, "headers");
-  if (headers && find_option(mapping, "bearer_token") &&
-      find_header(parse_metadata("headers", *headers), "authorization"))
-    throw BadInput(OB_BAD_VALUE, "bearer_token", "options \"headers\" and \"bearer_token\" exclude each other",
+  auto *headers = find_option(mapping, HEADERS);
+  if (headers && find_option(mapping, BEARER_TOKEN) &&
+      find_header(parse_metadata(HEADERS, *headers), "authorization"))
+    throw BadInput(OB_BAD_VALUE, BEARER_TOKEN, "options \"headers\" and \"bearer_token\" exclude each other",
                    "Each of them makes the metadata authorization.", "Leave one of them out.");
 }
 
 SecretMask secrets_of(const Options &mapping) {
   SecretMask secrets;
-  if (auto *token = find_option(mapping, "bearer_token"))
+  if (auto *token = find_option(mapping, BEARER_TOKEN))
     secrets.add(*token);
-  if (auto *headers = find_option(mapping, "headers"))
-    for (auto &[name, value] : parse_metadata("headers", *headers))
+  if (auto *headers = find_option(mapping, HEADERS))
+    for (auto &[name, value] : parse_metadata(HEADERS, *headers))
       secrets.add_header(value);
   HttpPeer::add_secrets(mapping, secrets);
   return secrets;

@@ -11,6 +11,8 @@
 
 namespace outbox::grpc {
 
+inline constexpr OptionName METHOD{"method"}, MESSAGE{"message"}, MAX_MESSAGE_BYTES{"max_message_bytes"};
+
 const std::vector<OptionSpec> &grpc_options();
 /* Checks combinations of a user mapping's options. Throws BadInput. */
 void check_user_mapping(const Options &mapping);

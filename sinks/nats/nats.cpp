@@ -38,7 +38,7 @@ public:
   NatsKind() : SinkKind("nats") {}
 
   const std::vector<OptionSpec> &options() const override { return nats_options(); }
-  std::vector<const char *> target_options() const override { return {"hosts"}; }
+  std::vector<OptionName> target_options() const override { return {HOSTS}; }
   void check_mapping(const Options &mapping) const override { check_user_mapping(mapping); }
   SecretMask secrets(const Options &mapping) const override {
     SecretMask mask = SinkKind::secrets(mapping);
@@ -61,13 +61,13 @@ public:
   std::vector<Advice> advise(const SinkConfig &config, const Options &server,
                              const Options * /*mapping*/) const override {
     std::vector<Advice> found = static_cast<const NatsConfig &>(config).connecting.advise(server);
-    if (!find_option(server, "stream"))
+    if (!find_option(server, STREAM))
       found.push_back(
           {"stream",
            "It names no stream: an event counts as delivered when any stream that takes its subject has it, "
            "also one that keeps it in memory only, or is somebody else's.",
            "-- name the stream that is meant for these events, such as ORDERS: " +
-               set_option(server, "stream", "ORDERS"),
+               set_option(server, STREAM, "ORDERS"),
            true});
     return found;
   }

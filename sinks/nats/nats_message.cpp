@@ -68,20 +68,20 @@ void check_value(std::string_view name, const ob_header &header) {
 static void check_placements(const std::vector<Placement> &placements, bool cloud_events) {
   for (const Placement &placement : placements) {
     if (placement.place == Place::Partition)
-      throw BadInput(OB_BAD_VALUE, "headers", "a message has no partition",
+      throw BadInput(OB_BAD_VALUE, HEADERS, "a message has no partition",
                      "Option \"headers\" names a column that is the partition.",
                      "Place it in a header, or in option \"subject\".");
     if (placement.place != Place::Header)
       continue;
     if (std::string problem = name_problem(placement.alias, cloud_events); !problem.empty())
-      throw BadInput(OB_BAD_VALUE, "headers", shown(placement.alias) + " cannot be a header", problem,
+      throw BadInput(OB_BAD_VALUE, HEADERS, shown(placement.alias) + " cannot be a header", problem,
                      "Give the column another alias: column:header:alias.");
   }
 }
 
 MessageMaker::MessageMaker(const Options &server) {
-  const std::string *subject = find_option(server, "subject"), *stream = find_option(server, "stream");
-  subject_ = Template::parse("subject", subject ? *subject : default_subject);
+  const std::string *subject = find_option(server, SUBJECT), *stream = find_option(server, STREAM);
+  subject_ = Template::parse(SUBJECT, subject ? *subject : default_subject);
   if (stream)
     stream_ = *stream;
   FormatOptions format = FormatOptions::parse(server);
@@ -89,7 +89,7 @@ MessageMaker::MessageMaker(const Options &server) {
   check_placements(format.placements, cloud_events_);
   format_ = format.make(server);
   sends_empty_body_ =
-      cloud_events_ || format.format == Format::Structured || find_option(server, "tombstone_on_empty_payload");
+      cloud_events_ || format.format == Format::Structured || find_option(server, TOMBSTONE_ON_EMPTY_PAYLOAD);
 }
 
 /* The record's headers. In the NATS binding of CloudEvents the header content-type says that a message is structured,
@@ -119,9 +119,9 @@ void MessageMaker::make(const ob_event &event, Content &content, std::string_vie
   Record &record = content.record;
   record.begin();
   if (!subject_.render(event, content.subject))
-    throw_no_value("subject", subject_.missing(event));
+    throw_no_value(SUBJECT, subject_.missing(event));
   if (std::string problem = subject_problem(content.subject); !problem.empty())
-    throw BadInput(OB_BAD_VALUE, "subject", shown(content.subject) + " is no subject for an event", problem,
+    throw BadInput(OB_BAD_VALUE, SUBJECT, shown(content.subject) + " is no subject for an event", problem,
                    "Change option \"subject\" of the sink, or what the event has for it.");
   format_->write(event, record);
   char id[36];

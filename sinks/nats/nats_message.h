@@ -10,6 +10,8 @@
 
 namespace outbox::nats {
 
+inline constexpr OptionName SUBJECT{"subject"}, STREAM{"stream"};
+
 /* JetStream stores the length of headers in two bytes. */
 constexpr size_t longest_headers = 65'535;
 

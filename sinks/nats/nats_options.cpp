@@ -19,7 +19,7 @@ namespace {
 using std::chrono::seconds;
 
 constexpr PeerWords server_words{"server", "4222", "4222"};
-constexpr std::initializer_list<const char *> logins = {"user", "token", "credentials", "nkey_seed"};
+constexpr std::initializer_list<OptionName> logins = {USER, TOKEN, CREDENTIALS, NKEY_SEED};
 
 void check_stream(const std::string &name, const std::string &value) {
   auto illegal = [](char c) {
@@ -59,31 +59,31 @@ size_t parse_max_message_bytes(const std::string &name, const std::string &value
 
 static std::vector<OptionSpec> make_options() {
   std::vector<OptionSpec> all{
-      server_option("hosts", check_hosts,
+      server_option(HOSTS, check_hosts,
                     "Required: servers of one cluster, host or host:port, separated by commas and tried in turn. The "
                     "default port is 4222."),
-      server_option("subject", check_subject,
+      server_option(SUBJECT, check_subject,
                     "Subject of an event, a template with ${aggregate_type}, ${event_type}, ${header.NAME} and the "
                     "like. Default 'outbox.event.${aggregate_type}.${event_type}'."),
-      server_option("stream", check_stream,
+      server_option(STREAM, check_stream,
                     "Stream that must store the events: another one refuses them. Default: any."),
-      server_option("max_in_flight", check<parse_max_in_flight>,
+      server_option(MAX_IN_FLIGHT, check<parse_max_in_flight>,
                     "Messages that may wait for their acknowledgement at the same time, of different keys: 1 to "
                     "50000. Default 2000."),
-      server_option("max_message_bytes", check<parse_max_message_bytes>,
+      server_option(MAX_MESSAGE_BYTES, check<parse_max_message_bytes>,
                     "Largest message in bytes, headers included, at most the server's max_payload: 1024 to 67108864. "
                     "Default 1048576."),
-      server_option("ping_interval", check<parse_ping_interval>,
+      server_option(PING_INTERVAL, check<parse_ping_interval>,
                     "A server that is silent for twice as long is gone: 1s to 1h. Default 30s."),
       server_option(
-          "inbox_prefix", check_inbox_prefix,
+          INBOX_PREFIX, check_inbox_prefix,
           "Where acknowledgements arrive: the user must be allowed to subscribe below it. Default '_INBOX'."),
-      mapping_option("user", check_not_empty, "Name to log in with."),
-      secret_option("password", check_not_empty, "Password of the user."),
-      secret_option("token", check_not_empty, "Token to log in with."),
-      secret_option("credentials", check<Credentials::parse>,
+      mapping_option(USER, check_not_empty, "Name to log in with."),
+      secret_option(PASSWORD, check_not_empty, "Password of the user."),
+      secret_option(TOKEN, check_not_empty, "Token to log in with."),
+      secret_option(CREDENTIALS, check<Credentials::parse>,
                     "Content of a .creds file: the JWT of a user and the seed of its nkey."),
-      secret_option("nkey_seed", check<Nkey::parse>, "Seed of an nkey to log in with: SU..."),
+      secret_option(NKEY_SEED, check<Nkey::parse>, "Seed of an nkey to log in with: SU..."),
   };
   const std::vector<OptionSpec> &format = FormatOptions::specs();
   all.insert(all.begin() + 3, format.begin(), format.end());
@@ -98,29 +98,31 @@ const std::vector<OptionSpec> &nats_options() {
 }
 
 void check_user_mapping(const Options &mapping) {
-  const char *first = nullptr;
-  for (const char *name : logins) {
+  const OptionName *first = nullptr;
+  for (const OptionName &name : logins) {
     if (!find_option(mapping, name))
       continue;
     if (first)
-      throw BadInput(OB_BAD_VALUE, name, std::string("options \"") + first + "\" and \"" + name + "\" are both given",
+      throw BadInput(OB_BAD_VALUE, name,
+                     std::string("options \"") + first->text + "\" and \"" + name.text + "\" are both given",
                      "Each of them is a login of its own.", "Leave one of them out.");
-    first = name;
+    first = &name;
   }
-  auto required = [](const char *name, const char *with) {
-    throw BadInput(OB_MISSING_OPTION, name, "option \"" + std::string(name) + "\" is required with \"" + with + "\"",
+  auto required = [](OptionName name, OptionName with) {
+    throw BadInput(OB_MISSING_OPTION, name,
+                   "option \"" + std::string(name) + "\" is required with \"" + with.text + "\"",
                    "The server asks for both.");
   };
-  if (find_option(mapping, "user") && !find_option(mapping, "password"))
-    required("password", "user");
-  if (find_option(mapping, "password") && !find_option(mapping, "user"))
-    required("user", "password");
+  if (find_option(mapping, USER) && !find_option(mapping, PASSWORD))
+    required(PASSWORD, USER);
+  if (find_option(mapping, PASSWORD) && !find_option(mapping, USER))
+    required(USER, PASSWORD);
   ConnectOptions::check_mapping(mapping);
 }
 
 void add_credentials(const Options &mapping, SecretMask &mask) {
-  if (const std::string *text = find_option(mapping, "credentials")) {
-    Credentials credentials = Credentials::parse("credentials", *text);
+  if (const std::string *text = find_option(mapping, CREDENTIALS)) {
+    Credentials credentials = Credentials::parse(CREDENTIALS, *text);
     mask.add(credentials.jwt);
     mask.add(credentials.seed);
   }
@@ -140,25 +142,25 @@ std::string Connecting::who() const {
 
 Connecting parse_connecting(const Options &server, const Options *mapping) {
   Connecting made{ConnectOptions::parse(server_words, server, mapping)};
-  read_option(server, "ping_interval", parse_ping_interval, made.ping_interval);
-  if (const std::string *prefix = find_option(server, "inbox_prefix"))
+  read_option(server, PING_INTERVAL, parse_ping_interval, made.ping_interval);
+  if (const std::string *prefix = find_option(server, INBOX_PREFIX))
     made.inbox_prefix = *prefix;
   if (!mapping)
     return made;
 
-  auto take = [mapping](const char *name, std::string &into) {
+  auto take = [mapping](OptionName name, std::string &into) {
     if (const std::string *value = find_option(*mapping, name))
       into = *value;
   };
-  take("user", made.user);
-  take("password", made.password);
-  take("token", made.token);
-  if (const std::string *text = find_option(*mapping, "credentials")) {
-    Credentials credentials = Credentials::parse("credentials", *text);
+  take(USER, made.user);
+  take(PASSWORD, made.password);
+  take(TOKEN, made.token);
+  if (const std::string *text = find_option(*mapping, CREDENTIALS)) {
+    Credentials credentials = Credentials::parse(CREDENTIALS, *text);
     made.jwt = credentials.jwt;
-    made.nkey = Nkey::parse("credentials", credentials.seed);
+    made.nkey = Nkey::parse(CREDENTIALS, credentials.seed);
   }
-  read_option(*mapping, "nkey_seed", Nkey::parse, made.nkey);
+  read_option(*mapping, NKEY_SEED, Nkey::parse, made.nkey);
   return made;
 }
 

@@ -12,6 +12,10 @@
 
 namespace outbox::nats {
 
+inline constexpr OptionName MAX_IN_FLIGHT{"max_in_flight"}, MAX_MESSAGE_BYTES{"max_message_bytes"},
+    PING_INTERVAL{"ping_interval"}, INBOX_PREFIX{"inbox_prefix"}, TOKEN{"token"}, CREDENTIALS{"credentials"},
+    NKEY_SEED{"nkey_seed"};
+
 /* How to reach a server, and to log in. Immutable. */
 struct Connecting : ConnectOptions {
   std::string user = {}, password = {}, token = {}, jwt = {};

@@ -84,8 +84,8 @@ private:
   uint64_t last_tag_ = 0;
   std::vector<uint64_t> confirmed_; /* serials, reported together */
   std::string returned_;            /* of a basic.return whose properties follow */
-  size_t careful_left_ = 0; /* the broker has closed the channel: so many messages are sent one at a time, so that
-                               the one to blame is found */
+  /* The broker has closed the channel: so many messages are sent one at a time, so that the one to blame is found. */
+  size_t careful_left_ = 0;
   Exchanges exchanges_;
   std::deque<std::string> to_ask_;
   std::string asked_; /* the exchange that the broker was asked for last */

@@ -44,7 +44,7 @@ public:
   RabbitKind() : SinkKind("rabbitmq") {}
 
   const std::vector<OptionSpec> &options() const override { return rabbitmq_options(); }
-  std::vector<const char *> target_options() const override { return {"hosts"}; }
+  std::vector<OptionName> target_options() const override { return {HOSTS}; }
   void check_mapping(const Options &mapping) const override { check_user_mapping(mapping); }
   std::shared_ptr<const SinkConfig> parse(const Options &server, const Options *mapping) const override {
     return std::make_shared<RabbitConfig>(server, mapping);
@@ -67,7 +67,7 @@ public:
           {"login",
            "It logs in as guest, whom RabbitMQ accepts only from its own machine unless loopback_users "
            "says otherwise; everybody knows the password.",
-           "-- make a user at the broker: " + set_in_mapping(mapping, {{"user", "..."}, {"password", "..."}})});
+           "-- make a user at the broker: " + set_in_mapping(mapping, {{USER, "..."}, {PASSWORD, "..."}})});
     return found;
   }
   KindDefaults defaults(const Options & /*server*/) const override { return {10, "exponential 100ms..5min"}; }

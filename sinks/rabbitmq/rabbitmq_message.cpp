@@ -72,30 +72,30 @@ void check_routing_key(const std::string &name, const std::string &value) {
 }
 
 MessageMaker::MessageMaker(const Options &server) {
-  const std::string *exchange = find_option(server, "exchange"), *routing_key = find_option(server, "routing_key");
+  const std::string *exchange = find_option(server, EXCHANGE), *routing_key = find_option(server, ROUTING_KEY);
   if (!exchange)
-    throw BadInput(OB_MISSING_OPTION, "exchange", "option \"exchange\" is required",
+    throw BadInput(OB_MISSING_OPTION, EXCHANGE, "option \"exchange\" is required",
                    "A message is published to an exchange.",
                    "Example: OPTIONS (exchange 'events'). The default exchange is the empty text.");
-  exchange_ = Template::parse("exchange", *exchange);
-  routing_key_ = Template::parse("routing_key", routing_key ? *routing_key : default_routing_key);
+  exchange_ = Template::parse(EXCHANGE, *exchange);
+  routing_key_ = Template::parse(ROUTING_KEY, routing_key ? *routing_key : default_routing_key);
 
   FormatOptions format = FormatOptions::parse(server);
   for (const Placement &placement : format.placements) {
     if (placement.place == Place::Partition)
-      throw BadInput(OB_BAD_VALUE, "headers", "a message has no partition",
+      throw BadInput(OB_BAD_VALUE, HEADERS, "a message has no partition",
                      "Option \"headers\" names a column that is the partition.",
                      "Place it in a header, or in option \"routing_key\".");
     if (placement.place == Place::Header &&
         (placement.alias.size() > longest_short_string || routes(placement.alias)))
-      throw BadInput(OB_BAD_VALUE, "headers", "\"" + shown(placement.alias) + "\" cannot be a header",
+      throw BadInput(OB_BAD_VALUE, HEADERS, "\"" + shown(placement.alias) + "\" cannot be a header",
                      "Names have at most 255 bytes, and RabbitMQ takes CC and BCC as routing keys.",
                      "Give the column another alias: column:header:alias.");
   }
   format_ = format.make(server);
   cloud_events_ = format.format == Format::CloudEvents;
   sends_empty_body_ =
-      cloud_events_ || format.format == Format::Structured || find_option(server, "tombstone_on_empty_payload");
+      cloud_events_ || format.format == Format::Structured || find_option(server, TOMBSTONE_ON_EMPTY_PAYLOAD);
 }
 
 /* The record's content-type is a property of the message, the other headers go into its table. */
@@ -130,9 +130,9 @@ void MessageMaker::make(const ob_event &event, Content &content) const {
   Record &record = content.record;
   record.begin();
   if (!exchange_.render(event, content.exchange))
-    throw_no_value("exchange", exchange_.missing(event));
+    throw_no_value(EXCHANGE, exchange_.missing(event));
   if (!routing_key_.render(event, content.routing_key))
-    throw_no_value("routing_key", routing_key_.missing(event));
+    throw_no_value(ROUTING_KEY, routing_key_.missing(event));
   if (content.exchange.size() > longest_short_string)
     too_long("exchange", "exchange \"" + shown(content.exchange) + "\"", content.exchange.size(),
              "Change option \"exchange\" of the sink, or what the event has for it.");

@@ -13,6 +13,8 @@
 
 namespace outbox::rabbitmq {
 
+inline constexpr OptionName EXCHANGE{"exchange"}, ROUTING_KEY{"routing_key"};
+
 /* AMQP writes the length of names in one byte. */
 constexpr size_t longest_short_string = 255;
 

@@ -42,28 +42,28 @@ size_t parse_max_message_bytes(const std::string &name, const std::string &value
 
 static std::vector<OptionSpec> make_options() {
   std::vector<OptionSpec> all{
-      server_option("hosts", check_hosts,
+      server_option(HOSTS, check_hosts,
                     "Required: brokers of one cluster, host or host:port, separated by commas and tried in turn. The "
                     "default port is 5672, with tls 5671."),
       server_option(
-          "exchange", check_exchange,
+          EXCHANGE, check_exchange,
           "Required: exchange of an event, a template with ${aggregate_type}, ${event_type}, ${header.NAME} and the "
           "like. Empty: the default exchange, where routing_key is the name of a queue."),
-      server_option("routing_key", check_routing_key,
+      server_option(ROUTING_KEY, check_routing_key,
                     "Routing key: a template. Default '${aggregate_type}.${event_type}'."),
-      server_option("vhost", check_short, "Virtual host. Default '/'."),
+      server_option(VHOST, check_short, "Virtual host. Default '/'."),
       server_option(
-          "max_in_flight", check<parse_max_in_flight>,
+          MAX_IN_FLIGHT, check<parse_max_in_flight>,
           "Messages that may wait for their confirm at the same time, of different keys: 1 to 50000. Default 2000."),
       server_option(
-          "max_message_bytes", check<parse_max_message_bytes>,
+          MAX_MESSAGE_BYTES, check<parse_max_message_bytes>,
           "Largest body in bytes, at most the broker's max_message_size: 1024 to 536870912. Default 16777216."),
-      server_option("heartbeat", check<parse_heartbeat>,
+      server_option(HEARTBEAT, check<parse_heartbeat>,
                     "A broker that is silent for twice as long is gone: 1s to 1h. Default 30s."),
       mapping_option(
-          "user", check_short,
+          USER, check_short,
           "Name to log in with. Default 'guest'; with ssl_certificate_pem the certificate is the login (EXTERNAL)."),
-      secret_option("password", check_password, "Password of the user. Default 'guest'."),
+      secret_option(PASSWORD, check_password, "Password of the user. Default 'guest'."),
   };
   const std::vector<OptionSpec> &format = FormatOptions::specs();
   all.insert(all.begin() + 3, format.begin(), format.end());
@@ -78,34 +78,34 @@ const std::vector<OptionSpec> &rabbitmq_options() {
 }
 
 void check_user_mapping(const Options &mapping) {
-  auto given = [&](const char *name) { return find_option(mapping, name); };
-  auto required = [](const char *name, const char *with, const char *detail) {
-    throw BadInput(OB_MISSING_OPTION, name, "option \"" + std::string(name) + "\" is required with \"" + with + "\"",
-                   detail);
+  auto given = [&](OptionName name) { return find_option(mapping, name); };
+  auto required = [](OptionName name, OptionName with, const char *detail) {
+    throw BadInput(OB_MISSING_OPTION, name,
+                   "option \"" + std::string(name) + "\" is required with \"" + with.text + "\"", detail);
   };
-  if (given("user") && !given("password"))
-    required("password", "user", "The broker asks for both.");
-  if (given("password") && !given("user"))
-    required("user", "password", "The broker asks for both.");
+  if (given(USER) && !given(PASSWORD))
+    required(PASSWORD, USER, "The broker asks for both.");
+  if (given(PASSWORD) && !given(USER))
+    required(USER, PASSWORD, "The broker asks for both.");
   ConnectOptions::check_mapping(mapping);
 }
 
 Connecting parse_connecting(const Options &server, const Options *mapping) {
   Connecting made{ConnectOptions::parse(broker, server, mapping)};
-  if (const std::string *vhost = find_option(server, "vhost"))
+  if (const std::string *vhost = find_option(server, VHOST))
     made.vhost = *vhost;
-  read_option(server, "heartbeat", parse_heartbeat, made.heartbeat);
+  read_option(server, HEARTBEAT, parse_heartbeat, made.heartbeat);
   if (!mapping)
     return made;
 
-  auto take = [mapping](const char *name, std::string &into) {
+  auto take = [mapping](OptionName name, std::string &into) {
     if (const std::string *value = find_option(*mapping, name))
       into = *value;
   };
-  if (!made.certificate_pem.empty() && !find_option(*mapping, "user"))
+  if (!made.certificate_pem.empty() && !find_option(*mapping, USER))
     made.user.clear();
-  take("user", made.user);
-  take("password", made.password);
+  take(USER, made.user);
+  take(PASSWORD, made.password);
   return made;
 }
 

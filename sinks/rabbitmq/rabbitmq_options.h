@@ -9,6 +9,9 @@
 
 namespace outbox::rabbitmq {
 
+inline constexpr OptionName VHOST{"vhost"}, MAX_IN_FLIGHT{"max_in_flight"}, MAX_MESSAGE_BYTES{"max_message_bytes"},
+    HEARTBEAT{"heartbeat"};
+
 /* How to reach a broker, and to log in. Immutable. */
 struct Connecting : ConnectOptions {
   std::string vhost = "/";

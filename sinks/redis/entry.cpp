@@ -30,19 +30,19 @@ void check_maxlen(const std::string &name, const std::string &value) {
 }
 
 EntryMaker::EntryMaker(const Options &server) {
-  const std::string *stream = find_option(server, "stream");
-  stream_ = Template::parse("stream", stream ? *stream : default_stream);
-  if (const std::string *maxlen = find_option(server, "maxlen"))
+  const std::string *stream = find_option(server, STREAM);
+  stream_ = Template::parse(STREAM, stream ? *stream : default_stream);
+  if (const std::string *maxlen = find_option(server, MAXLEN))
     maxlen_ = *maxlen;
   FormatOptions format = FormatOptions::parse(server);
   for (const Placement &placement : format.placements)
     if (placement.place == Place::Partition)
-      throw BadInput(OB_BAD_VALUE, "headers", "an entry has no partition",
+      throw BadInput(OB_BAD_VALUE, HEADERS, "an entry has no partition",
                      "Option \"headers\" names a column that is the partition.",
                      "Place it in a header, or in option \"stream\".");
   format_ = format.make(server);
   sends_empty_payload_ = format.format == Format::CloudEvents || format.format == Format::Structured ||
-                         find_option(server, "tombstone_on_empty_payload");
+                         find_option(server, TOMBSTONE_ON_EMPTY_PAYLOAD);
 }
 
 /* The format's header `id` would repeat the field of this name. */
@@ -61,10 +61,9 @@ void EntryMaker::make(const ob_event &event, Entry &entry) const {
   Record &record = entry.record;
   record.begin();
   if (!stream_.render(event, entry.stream))
-    throw_no_value("stream", stream_.missing(event));
+    throw_no_value(STREAM, stream_.missing(event));
   if (entry.stream.empty())
-    throw BadInput(OB_BAD_VALUE, "stream", "event has no stream",
-                   "Option \"stream\" of the sink gives an empty name.",
+    throw BadInput(OB_BAD_VALUE, STREAM, "event has no stream", "Option \"stream\" of the sink gives an empty name.",
                    "Change that option, or what the event has for it.");
   format_->write(event, record);
 

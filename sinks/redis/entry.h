@@ -12,6 +12,8 @@
 
 namespace outbox::redis {
 
+inline constexpr OptionName STREAM{"stream"}, MAXLEN{"maxlen"};
+
 void check_stream(const std::string &name, const std::string &value);
 void check_maxlen(const std::string &name, const std::string &value);
 

@@ -34,7 +34,7 @@ public:
   RedisKind() : SinkKind("redis") {}
 
   const std::vector<OptionSpec> &options() const override { return redis_options(); }
-  std::vector<const char *> target_options() const override { return {"hosts"}; }
+  std::vector<OptionName> target_options() const override { return {HOSTS}; }
   void check_mapping(const Options &mapping) const override { check_user_mapping(mapping); }
   std::shared_ptr<const SinkConfig> parse(const Options &server, const Options *mapping) const override {
     return std::make_shared<RedisConfig>(server, mapping);
@@ -57,13 +57,13 @@ public:
       found.push_back({"replicas",
                        "An event counts as delivered when the master alone has it: a failover to a replica that does "
                        "not have it yet loses it.",
-                       set_option(server, "wait_replicas", "1") + " -- waits until that number of replicas has it"});
-    if (!find_option(server, "maxlen"))
+                       set_option(server, WAIT_REPLICAS, "1") + " -- waits until that number of replicas has it"});
+    if (!find_option(server, MAXLEN))
       found.push_back({"maxlen",
                        "Its streams are not trimmed: they grow until the server has no memory, unless consumers trim "
                        "them.",
                        "-- trims each stream to about this number of its latest entries, read or not: " +
-                           set_option(server, "maxlen", "1000000"),
+                           set_option(server, MAXLEN, "1000000"),
                        true});
     return found;
   }

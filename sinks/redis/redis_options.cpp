@@ -44,29 +44,29 @@ milliseconds parse_wait_timeout(const std::string &name, const std::string &valu
 
 static std::vector<OptionSpec> make_options() {
   std::vector<OptionSpec> all{
-      server_option("hosts", check_hosts,
+      server_option(HOSTS, check_hosts,
                     "Required: a master and its replicas, host or host:port, separated by commas and tried in turn "
                     "until one is the master. The default port is 6379."),
-      server_option("stream", check_stream,
+      server_option(STREAM, check_stream,
                     "Stream of an event, a template with ${aggregate_type}, ${event_type}, ${header.NAME} and the "
                     "like. Default 'outbox.event.${aggregate_type}'."),
-      server_option("maxlen", check_maxlen,
+      server_option(MAXLEN, check_maxlen,
                     "Each stream is trimmed to about this number of its latest entries (MAXLEN ~), read or not: 1 to "
                     "9007199254740992. Default: streams are not trimmed."),
-      server_option("database", check<parse_database>, "Number of the database: 0 to 65535. Default 0."),
-      server_option("wait_replicas", check<parse_wait_replicas>,
+      server_option(DATABASE, check<parse_database>, "Number of the database: 0 to 65535. Default 0."),
+      server_option(WAIT_REPLICAS, check<parse_wait_replicas>,
                     "An event is delivered when the master and this number of replicas have it in memory (WAIT): 1 "
                     "to 100. Default: when the master has it."),
-      server_option("wait_timeout", check<parse_wait_timeout>,
+      server_option(WAIT_TIMEOUT, check<parse_wait_timeout>,
                     "With wait_replicas: when the sink reports that replicas are missing: 100ms to 10s. Default 1s."),
       server_option(
-          "max_in_flight", check<parse_max_in_flight>,
+          MAX_IN_FLIGHT, check<parse_max_in_flight>,
           "Entries that may wait for their reply at the same time, of different keys: 1 to 50000. Default 2000."),
       server_option(
-          "max_message_bytes", check<parse_max_message_bytes>,
+          MAX_MESSAGE_BYTES, check<parse_max_message_bytes>,
           "Largest payload in bytes, at most the server's proto-max-bulk-len: 1024 to 536870912. Default 16777216."),
-      mapping_option("user", check_not_empty, "Name to log in with. Default 'default'."),
-      secret_option("password", check_not_empty, "Password of the user. Default: no login."),
+      mapping_option(USER, check_not_empty, "Name to log in with. Default 'default'."),
+      secret_option(PASSWORD, check_not_empty, "Password of the user. Default: no login."),
   };
   const std::vector<OptionSpec> &format = FormatOptions::specs();
   all.insert(all.begin() + 2, format.begin(), format.end());
@@ -81,8 +81,8 @@ const std::vector<OptionSpec> &redis_options() {
 }
 
 void check_user_mapping(const Options &mapping) {
-  if (find_option(mapping, "user") && !find_option(mapping, "password"))
-    throw BadInput(OB_MISSING_OPTION, "password", "option \"password\" is required with \"user\"",
+  if (find_option(mapping, USER) && !find_option(mapping, PASSWORD))
+    throw BadInput(OB_MISSING_OPTION, PASSWORD, "option \"password\" is required with \"user\"",
                    "The server asks for both.");
   ConnectOptions::check_mapping(mapping);
 }
@@ -90,12 +90,12 @@ void check_user_mapping(const Options &mapping) {
 Connecting parse_connecting(const Options &server, const Options *mapping) {
   Connecting made;
   static_cast<ConnectOptions &>(made) = ConnectOptions::parse(server_words, server, mapping);
-  made.waits = find_option(server, "wait_replicas");
-  read_option(server, "database", parse_database, made.database);
+  made.waits = find_option(server, WAIT_REPLICAS);
+  read_option(server, DATABASE, parse_database, made.database);
   if (!mapping)
     return made;
-  if (const std::string *password = find_option(*mapping, "password")) {
-    const std::string *user = find_option(*mapping, "user");
+  if (const std::string *password = find_option(*mapping, PASSWORD)) {
+    const std::string *user = find_option(*mapping, USER);
     made.user = user ? *user : default_user;
     made.password = *password;
   }

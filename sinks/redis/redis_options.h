@@ -9,6 +9,9 @@
 
 namespace outbox::redis {
 
+inline constexpr OptionName DATABASE{"database"}, WAIT_REPLICAS{"wait_replicas"}, WAIT_TIMEOUT{"wait_timeout"},
+    MAX_IN_FLIGHT{"max_in_flight"}, MAX_MESSAGE_BYTES{"max_message_bytes"};
+
 /* How to reach a server, and to log in. Immutable. */
 struct Connecting : ConnectOptions {
   std::string user, password; /* both empty: no login */

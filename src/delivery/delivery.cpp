@@ -381,8 +381,8 @@ bool ob_check_retry(const char *policy, ob_error *error) noexcept {
 }
 
 int64_t ob_retry_delay_ms(const char *policy, int attempts, bool slow, uint64_t random) noexcept {
-  constexpr int64_t unreadable_policy =
-      60'000; /* for a policy that cannot be parsed, though it was checked: never retry in a tight loop */
+  /* For a policy that cannot be parsed, though it was checked: never retry in a tight loop. */
+  constexpr int64_t unreadable_policy = 60'000;
   return guarded(nullptr, unreadable_policy,
                  [&] { return int64_t(RetryPolicy::parse("retry", policy).delay(attempts, slow, random).count()); });
 }

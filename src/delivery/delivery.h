@@ -311,10 +311,11 @@ bool ob_sink_next_resumed(ob_sink *sink, char *error, size_t size) OB_NOEXCEPT;
 size_t ob_submit(ob_sink *sink, const ob_event *events, size_t n) OB_NOEXCEPT;
 
 typedef enum ob_outcome {
-  OB_SENT,     /* acknowledged */
-  OB_RETRY,    /* this event failed: spend an attempt, wait, try again */
-  OB_DEFERRED, /* its Kafka topic cannot be used now, or it failed again while the whole sink is down: block its key
-                  like a failing event's, try again after retry_after_ms, and spend no attempt, however often */
+  OB_SENT,  /* acknowledged */
+  OB_RETRY, /* this event failed: spend an attempt, wait, try again */
+  /* Its Kafka topic cannot be used now, or it failed again while the whole sink is down: block its key like a failing
+   * event's, try again after retry_after_ms, and spend no attempt, however often. */
+  OB_DEFERRED,
   OB_REJECTED, /* this event can never be sent: a dead letter */
   OB_RETURNED  /* not sent, or the whole sink is down: claim it again, and spend no attempt */
 } ob_outcome;
@@ -330,11 +331,12 @@ typedef struct ob_completion {
   int64_t retry_after_ms; /* the delay that the peer asked for; -1 = none */
   bool suspect;           /* OB_RETRY, but the sink may be to blame: if the circuit opens soon, spend no attempt */
   bool slow_retry;        /* OB_RETRY: wait at least a minute (`slow` of ob_retry_delay_ms) */
-  int max_attempts; /* OB_RETRY: a dead letter after this many attempts, if the sink allows more; 0 = no limit of its
-                       own */
+  /* OB_RETRY: a dead letter after this many attempts, if the sink allows more; 0 = no limit of its own. */
+  int max_attempts;
   const char *acknowledgement; /* OB_SENT: what the peer has answered; NULL = not kept; otherwise as `error` */
-  const char *error; /* NULL for OB_SENT; NUL-terminated, at most OB_ERROR_MAX bytes, and marked if it was cut; valid
-                        until the engine's next ob_collect() */
+  /* NULL for OB_SENT; NUL-terminated, at most OB_ERROR_MAX bytes, and marked if it was cut; valid until the engine's
+   * next ob_collect(). */
+  const char *error;
 } ob_completion;
 
 /* Writes at most `max` completions to `out` and returns their number; never waits. */

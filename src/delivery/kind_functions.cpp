@@ -18,6 +18,7 @@
 #include "delivery/http/network_guard.h"
 #include "delivery/options/field.h"
 #include "delivery/options/guarded.h"
+#include "delivery/options/pem.h"
 #include "delivery/options/retry.h"
 
 using namespace outbox;
@@ -92,8 +93,8 @@ static std::string for_sink(const std::string &hint, const char *sink) {
 
 /* A key that a password protects is not opened only to advise, which takes up to a second for each sink. */
 static Options without_protected_key(Options mapping) {
-  if (find_option(mapping, "ssl_key_password"))
-    for (const char *name : {"ssl_key_pem", "ssl_key_password", "ssl_certificate_pem"})
+  if (find_option(mapping, SSL_KEY_PASSWORD))
+    for (OptionName name : {SSL_KEY_PEM, SSL_KEY_PASSWORD, SSL_CERTIFICATE_PEM})
       mapping.erase(name);
   return mapping;
 }
@@ -133,7 +134,7 @@ static size_t kind_option_names(const char *kind, ob_scope scope, const char **n
     for (const auto *specs : {&common_options(), &sink.options()})
       for (const OptionSpec &spec : *specs)
         if (scope == OB_SERVER ? spec.in_server : spec.in_mapping)
-          found.push_back(spec.name);
+          found.push_back(spec.name.text);
     sink.other_names(scope, others);
     std::copy_if(others.begin(), others.end(), std::back_inserter(found), [&](std::string_view other) {
       return std::none_of(found.begin(), found.end(), [&](std::string_view name) { return name == other; });
@@ -143,7 +144,12 @@ static size_t kind_option_names(const char *kind, ob_scope scope, const char **n
 }
 
 static size_t kind_target_options(const char *kind, const char **names, size_t max) noexcept {
-  return guarded(nullptr, size_t(0), [&] { return copy_names(sink_kind(kind).target_options(), names, max); });
+  return guarded(nullptr, size_t(0), [&] {
+    std::vector<const char *> found;
+    for (OptionName name : sink_kind(kind).target_options())
+      found.push_back(name.text);
+    return copy_names(found, names, max);
+  });
 }
 
 static bool kind_common_options(const char *kind, const ob_option *options, size_t n, ob_common *out,
@@ -156,17 +162,17 @@ static bool kind_common_options(const char *kind, const ob_option *options, size
       std::string name = option.name;
       const char *value = option.value ? option.value : "";
       for (const OptionSpec &spec : common_options())
-        if (name == spec.name && spec.check)
+        if (name == spec.name.text && spec.check)
           spec.check(name, value);
-      if (name == "ordered")
+      if (name == ORDERED.text)
         out->ordered = parse_bool(name, value);
-      else if (name == "on_dead_letter")
+      else if (name == ON_DEAD_LETTER.text)
         out->block_on_dead_letter = parse_on_dead_letter(name, value);
-      else if (name == "retry")
+      else if (name == RETRY.text)
         out->retry = value;
-      else if (name == "max_attempts")
+      else if (name == MAX_ATTEMPTS.text)
         out->max_attempts = static_cast<int>(parse_int(name, value, 1, INT32_MAX));
-      else if (name == "retention")
+      else if (name == RETENTION.text)
         out->retention_ms =
             parse_duration(name, value, std::chrono::milliseconds(0), std::chrono::milliseconds::max()).count();
     }
@@ -264,10 +270,10 @@ static ob_sink *kind_sink_open(ob_engine *engine, const char *name, const char *
     const Options secrets = to_options(mapping, n_mapping), server = to_options(options, n);
     Options opened = secrets;
     if (!inside(engine)->open_key(opened))
-      throw BadInput(OB_NOT_YET, "ssl_key_pem", "the client's key is being opened", {}, {});
+      throw BadInput(OB_NOT_YET, SSL_KEY_PEM, "the client's key is being opened", {}, {});
     auto config = parse_options(sink, server, &opened);
-    const std::string *on_dead_letter = find_option(server, "on_dead_letter");
-    bool blocks_on_dead_letter = on_dead_letter && parse_on_dead_letter("on_dead_letter", *on_dead_letter);
+    const std::string *on_dead_letter = find_option(server, ON_DEAD_LETTER);
+    bool blocks_on_dead_letter = on_dead_letter && parse_on_dead_letter(ON_DEAD_LETTER, *on_dead_letter);
     Runner *runner =
         inside(engine)->open(name, sink, std::move(config), blocks_on_dead_letter, sink.secrets(secrets));
     runner->library = &this_library;

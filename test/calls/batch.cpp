@@ -7,6 +7,7 @@ namespace {
 
 using outbox::BatchSink;
 using outbox::KindDefaults;
+using outbox::OptionName;
 using outbox::Options;
 using outbox::OptionSpec;
 using outbox::Reporter;
@@ -35,7 +36,7 @@ public:
     static const auto &none = *new std::vector<OptionSpec>;
     return none;
   }
-  std::vector<const char *> target_options() const override { return {}; }
+  std::vector<OptionName> target_options() const override { return {}; }
   std::shared_ptr<const SinkConfig> parse(const Options &, const Options *) const override {
     return std::make_shared<ListConfig>();
   }

@@ -86,7 +86,14 @@ def code_of(*paths: Path) -> str:
 
 
 def option_names(code: str) -> set[str]:
-    return set(re.findall(r'^ +(?:server|superuser|mapping|secret|server_or_mapping)_option\(\s*(?:kept\(prefix, )?"(\w+)"', code, re.MULTILINE))
+    """The constants that the tables name; each is the name in capitals."""
+    return {name.lower() for name in re.findall(r"^ +(?:server|superuser|mapping|secret|server_or_mapping)_option\(\s*(?:names\.)?(\w+),", code, re.MULTILINE)}
+
+
+def test_the_constant_of_an_option_is_its_name_in_capitals():
+    code = code_of(*(path for folder in ("src/delivery", "sinks") for path in (ROOT / folder).rglob("*.[ch]*") if path.suffix in {".h", ".cpp"}))
+    constants = re.findall(r'\b([A-Z][A-Z_]+)\{"([a-z_]+)"\}', code)
+    assert len(constants) > 90 and [constant for constant, name in constants if constant.lower() != name] == []
 
 
 @pytest.mark.parametrize("kind, sources", [("webhook", ("sinks/webhook/webhook_options.cpp", HTTP)),
@@ -107,7 +114,7 @@ def test_the_tables_of_a_kind_have_its_options_and_no_others(kind):
     sources = sorted((ROOT / "sinks" / kind).glob("*.cpp"))
     own = code_of(*sources)
     known = option_names(code_of(*sources, *(ROOT / "src/delivery" / table for call, table in SHARED.items() if call in own)))
-    left_out = tuple(re.findall(r'!std::string_view\(spec\.name\)\.starts_with\("(\w+)"\)', own))  # of the tables that it takes
+    left_out = tuple(re.findall(r'!std::string_view\(spec\.name\.text\)\.starts_with\("(\w+)"\)', own))  # of the tables that it takes
     lines = section((ROOT / "sinks" / kind / "README.md").read_text(), "Options").splitlines()
     shown = {name for line in lines if line.startswith("| `") for name in re.findall(r"`([a-z_]+)`", line.split("|")[1])}
     assert shown and shown == {name for name in known if not name.startswith(left_out)}

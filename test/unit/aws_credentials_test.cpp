@@ -173,12 +173,14 @@ TEST(AwsCredentials, AServiceThatDoesNotAnswerIsNotWaitedForLong) {
 }
 
 TEST(AwsCredentials, TheOptionsNameOneSource) {
+  const aws::CredentialNames names{OptionName("aws_credentials"), OptionName("aws_access_key_id"),
+                                   OptionName("aws_secret_access_key"), OptionName("aws_session_token")};
   Options keys{{"aws_access_key_id", "AKIAIOSFODNN7EXAMPLE"}, {"aws_secret_access_key", "s"}};
-  auto refusal = [](const Options &server, const Options &mapping) {
-    return std::string(bad_input_of([&] { return aws::parse_credentials(server, &mapping, "aws_"); }).what());
+  auto refusal = [&](const Options &server, const Options &mapping) {
+    return std::string(bad_input_of([&] { return aws::parse_credentials(server, &mapping, names); }).what());
   };
   EXPECT_EQ(refusal({}, keys), "");
-  EXPECT_EQ(aws::parse_credentials({}, nullptr, "aws_"), nullptr);
+  EXPECT_EQ(aws::parse_credentials({}, nullptr, names), nullptr);
   EXPECT_EQ(refusal({}, {}), "option \"aws_access_key_id\" is missing");
   EXPECT_EQ(refusal({{"aws_credentials", "chain"}}, keys),
             "options \"aws_credentials\" and \"aws_access_key_id\" exclude each other");
@@ -187,7 +189,7 @@ TEST(AwsCredentials, TheOptionsNameOneSource) {
   EXPECT_EQ(refusal({{"aws_credentials", "chain"}}, {{"aws_session_token", "t"}}),
             "option \"aws_access_key_id\" is required with \"aws_session_token\"");
   auto specs = aws::credential_options();
-  ASSERT_STREQ(specs[0].name, "credentials");
+  ASSERT_STREQ(specs[0].name.text, "credentials");
   EXPECT_TRUE(specs[0].superuser);
   EXPECT_THROW(specs[0].check("credentials", "mine"), BadInput);
 }

@@ -76,8 +76,8 @@ public:
         getsockname(listener_, reinterpret_cast<sockaddr *>(&address), &size) != 0)
       throw std::runtime_error("cannot listen");
     port_ = ntohs(address.sin_port);
-    outbox::SignalsBlocked
-        blocked;  // SIGPIPE, when the client has closed the connection; the other threads inherit this
+    // SIGPIPE, when the client has closed the connection; the other threads inherit this.
+    outbox::SignalsBlocked blocked;
     acceptor_ = std::thread([this] { accept_all(); });
   }
 

@@ -84,24 +84,26 @@ private:
   std::shared_ptr<Hang> hang_;
 };
 
+constexpr OptionName CAPACITY{"capacity"}, PATH{"path"};
+
 class MemoryKind : public SinkKind {
 public:
   MemoryKind() : SinkKind("memory") {}
   const std::vector<OptionSpec> &options() const override {
     static const auto &specs = *new std::vector<OptionSpec>{
         server_option(
-            "capacity", [](const std::string &name, const std::string &value) { parse_int(name, value, 1, 1000); },
+            CAPACITY, [](const std::string &name, const std::string &value) { parse_int(name, value, 1, 1000); },
             "Events held."),
-        secret_option("token", nullptr, "A secret."),
-        superuser_option("path", nullptr, "For superusers."),
+        secret_option(OptionName("token"), nullptr, "A secret."),
+        superuser_option(PATH, nullptr, "For superusers."),
     };
     return specs;
   }
-  std::vector<const char *> target_options() const override { return {"path"}; }
+  std::vector<OptionName> target_options() const override { return {PATH}; }
   std::shared_ptr<const SinkConfig> parse(const Options &server, const Options *) const override {
     auto config = std::make_shared<Config>();
-    if (auto capacity = server.find("capacity"); capacity != server.end())
-      config->capacity = static_cast<uint32_t>(parse_int("capacity", capacity->second, 1, 1000));
+    if (auto *capacity = find_option(server, CAPACITY))
+      config->capacity = static_cast<uint32_t>(parse_int(CAPACITY, *capacity, 1, 1000));
     return config;
   }
   std::unique_ptr<Sink> open(const std::string &name, std::shared_ptr<const SinkConfig> config,

@@ -68,11 +68,11 @@ TEST(Pem, AKeyWhosePasswordTakesTooLongIsRefused) {
 
 TEST(Pem, AKeyIsOpenedOnce) {
   Authority own("127.0.0.1"), other("127.0.0.1");
-  const std::string key = "ssl_key_pem", certificate = "ssl_certificate_pem", password = "ssl_key_password";
+  const std::string key = SSL_KEY_PEM, password = SSL_KEY_PASSWORD;
   const std::string right = "open", wrong = "shut", own_pem = own.pem(), other_pem = other.pem();
   auto opened = [&](const std::string &text, const std::string *with, const std::string *of) -> std::string {
     try {
-      return open_key({key, text, certificate, of, password, with});
+      return open_key({text, of, with});
     } catch (const BadInput &bad) {
       return bad.subject;
     }

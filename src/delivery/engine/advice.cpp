@@ -6,23 +6,23 @@
 namespace outbox {
 
 /* "name 'value'", quoted as SQL: owners choose the values, and users paste the statement. */
-static std::string assignment(const char *name, std::string_view value) {
+static std::string assignment(OptionName name, std::string_view value) {
   std::string text = std::string(name) + " '";
   for (char c : value)
     text.append(c == '\'' ? 2 : 1, c);
   return text + "'";
 }
 
-static const char *verb(const Options &options, const char *name) {
+static const char *verb(const Options &options, OptionName name) {
   return find_option(options, name) ? "SET " : "ADD ";
 }
 
-std::string set_option(const Options &server, const char *name, const std::string &value) {
+std::string set_option(const Options &server, OptionName name, const std::string &value) {
   return std::string("ALTER SERVER ") + the_sink + " OPTIONS (" + verb(server, name) + assignment(name, value) + ");";
 }
 
 std::string set_in_mapping(const Options *mapping,
-                           std::initializer_list<std::pair<const char *, const char *>> values) {
+                           std::initializer_list<std::pair<OptionName, const char *>> values) {
   std::string list;
   for (const auto &[name, value] : values)
     list.append(list.empty() ? "" : ", ").append(mapping ? verb(*mapping, name) : "").append(assignment(name, value));

@@ -22,10 +22,9 @@ struct Advice {
 };
 
 /* "ALTER SERVER the_sink OPTIONS (ADD tls 'true');", or SET if the option is given. */
-std::string set_option(const Options &server, const char *name, const std::string &value);
+std::string set_option(const Options &server, OptionName name, const std::string &value);
 /* The same for options of the user mapping, which is created if it is null. */
-std::string set_in_mapping(const Options *mapping,
-                           std::initializer_list<std::pair<const char *, const char *>> values);
+std::string set_in_mapping(const Options *mapping, std::initializer_list<std::pair<OptionName, const char *>> values);
 
 /* "localhost", or a loopback address. Names are not resolved. */
 bool is_this_machine(std::string_view host);

@@ -70,8 +70,8 @@ private:
   std::shared_ptr<Reporter> reporter_;
   const bool blocks_on_dead_letter_; /* on_dead_letter 'block': a rejected event blocks its key */
   std::unique_ptr<Sink> sink_;
-  std::unordered_set<uint64_t>
-      stopped_keys_; /* keys of which an event ended within submit() and is not yet collected */
+  /* Keys of which an event ended within submit() and is not yet collected. */
+  std::unordered_set<uint64_t> stopped_keys_;
   CircuitBreaker breaker_;
   std::string last_error_;
   std::string last_failure_; /* the last error for which the sink may be to blame */

@@ -116,8 +116,8 @@ private:
   uint64_t outage_ = 0; /* number of outages so far */
 
   std::atomic<bool> keeps_acknowledgements_{false};
-  std::atomic<bool> has_news_{false}; /* failures_ or halted_ changed; atomic, so that the common "nothing" needs no
-                                         lock */
+  /* failures_ or halted_ changed; atomic, so that the common "nothing" needs no lock. */
+  std::atomic<bool> has_news_{false};
 };
 
 template <class Message>

@@ -15,9 +15,7 @@ namespace outbox {
 static constexpr std::chrono::minutes KEPT{1};
 
 static std::string open(const std::array<std::string, 3> &id) {
-  const std::string key = "ssl_key_pem", certificate = "ssl_certificate_pem", password = "ssl_key_password";
-
-  return open_key({key, id[0], certificate, id[2].empty() ? nullptr : &id[2], password, &id[1]});
+  return open_key({id[0], id[2].empty() ? nullptr : &id[2], &id[1]});
 }
 
 void OpenedKeys::forget_unfetched(Clock::time_point now) {
@@ -25,8 +23,8 @@ void OpenedKeys::forget_unfetched(Clock::time_point now) {
 }
 
 bool OpenedKeys::open(Options &mapping, BackgroundJobs &jobs) {
-  const std::string *key = find_option(mapping, "ssl_key_pem"), *password = find_option(mapping, "ssl_key_password"),
-                    *certificate = find_option(mapping, "ssl_certificate_pem");
+  const std::string *key = find_option(mapping, SSL_KEY_PEM), *password = find_option(mapping, SSL_KEY_PASSWORD),
+                    *certificate = find_option(mapping, SSL_CERTIFICATE_PEM);
   if (!key || !password)
     return true;
   const std::array<std::string, 3> id{*key, *password, certificate ? *certificate : ""};
@@ -43,8 +41,8 @@ bool OpenedKeys::open(Options &mapping, BackgroundJobs &jobs) {
     return false;
   std::future<std::string> opened = std::move(found->second.key);
   keys_.erase(found);
-  mapping["ssl_key_pem"] = opened.get();
-  mapping.erase("ssl_key_password");
+  mapping[SSL_KEY_PEM] = opened.get();
+  mapping.erase(SSL_KEY_PASSWORD);
   return true;
 }
 

@@ -38,15 +38,16 @@ namespace outbox {
  * while the circuit is open; SinkDown becomes OB_RETURNED and opens the circuit. */
 enum class Outcome {
   Sent,
-  Retry,          /* this event failed and may succeed later */
-  RetryBlameSink, /* this event failed, but the whole peer may be ill (5xx, timeout): many such keys in a row open the
-                     circuit */
-  Refused,        /* this event failed because of the peer's or the sink's configuration (401, 404): counts like
-                     RetryBlameSink, but a user must act, so an open circuit is probed rarely */
-  Deferred,       /* its topic cannot be used now; other topics of the sink work */
-  Rejected,       /* this event can never succeed */
-  SinkDown,       /* no event can be sent (connection refused, no broker, TLS, credentials): not the event's fault */
-  Returned        /* not sent */
+  Retry, /* this event failed and may succeed later */
+  /* This event failed, but the whole peer may be ill (5xx, timeout): many such keys in a row open the circuit. */
+  RetryBlameSink,
+  /* This event failed because of the peer's or the sink's configuration (401, 404): counts like RetryBlameSink, but a
+   * user must act, so an open circuit is probed rarely. */
+  Refused,
+  Deferred, /* its topic cannot be used now; other topics of the sink work */
+  Rejected, /* this event can never succeed */
+  SinkDown, /* no event can be sent (connection refused, no broker, TLS, credentials): not the event's fault */
+  Returned  /* not sent */
 };
 
 struct Completion {
@@ -57,8 +58,8 @@ struct Completion {
   std::string error;
   ob_reason reason = OB_REASON_NONE; /* why it failed; OB_REASON_NONE: the engine derives one from `outcome` */
   bool slow_retry = false;           /* a retry within seconds is pointless */
-  int max_attempts =
-      0; /* a dead letter after this many attempts, if the sink's own limit is not smaller; 0 = no limit of its own */
+  /* A dead letter after this many attempts, if the sink's own limit is not smaller; 0 = no limit of its own. */
+  int max_attempts = 0;
   std::string acknowledgement = {}; /* of Sent: what the peer has answered, for a person; may be empty */
 };
 
@@ -186,7 +187,7 @@ public:
   virtual const std::vector<OptionSpec> &options() const = 0;
   /* Those of the server's options that hold the address of the sink, of which one is given: `target` in outbox.sinks.
    */
-  virtual std::vector<const char *> target_options() const = 0;
+  virtual std::vector<OptionName> target_options() const = 0;
   /* Checks a property that is not in options() (one of librdkafka's): true if it is known and valid, false if
    * unknown; throws BadInput for an invalid value. */
   virtual bool check_other(ob_scope, const std::string & /*name*/, const std::string & /*value*/,

@@ -51,7 +51,7 @@ void SinkKind::set_unavailable(std::string name, BadInput why) {
 SecretMask SinkKind::secrets(const Options &mapping) const {
   SecretMask mask;
   /* A password that equals the user's name is no secret. */
-  const std::string *user = find_option(mapping, "user");
+  const std::string *user = find_option(mapping, USER);
   for (const OptionSpec &spec : options())
     if (auto *value = spec.secret ? find_option(mapping, spec.name) : nullptr;
         value && (value == user || user == nullptr || *value != *user))

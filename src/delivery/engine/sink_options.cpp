@@ -45,7 +45,7 @@ void throw_superuser_only(const std::string &name, const std::string &detail) {
 
 static const OptionSpec *find_spec(const std::vector<OptionSpec> &specs, const std::string &name) {
   for (const OptionSpec &spec : specs)
-    if (name == spec.name)
+    if (name == spec.name.text)
       return &spec;
   return nullptr;
 }
@@ -69,11 +69,10 @@ void check_options(const SinkKind &kind, ob_scope scope, const Options &options,
     if (spec->check)
       spec->check(name, value);
   }
-  auto ordered = options.find("ordered"), on_dead_letter = options.find("on_dead_letter");
-  if (ordered != options.end() && !parse_bool("ordered", ordered->second) && on_dead_letter != options.end() &&
-      parse_on_dead_letter("on_dead_letter", on_dead_letter->second))
-    throw BadInput(OB_BAD_VALUE, "on_dead_letter",
-                   "option \"on_dead_letter\" cannot be \"block\" in an unordered sink",
+  const std::string *ordered = find_option(options, ORDERED), *on_dead_letter = find_option(options, ON_DEAD_LETTER);
+  if (ordered && !parse_bool(ORDERED, *ordered) && on_dead_letter &&
+      parse_on_dead_letter(ON_DEAD_LETTER, *on_dead_letter))
+    throw BadInput(OB_BAD_VALUE, ON_DEAD_LETTER, "option \"on_dead_letter\" cannot be \"block\" in an unordered sink",
                    "Without order no event waits for another.", "Leave out on_dead_letter, or ordered 'false'.");
 }
 
@@ -85,12 +84,14 @@ void check_mapping(const SinkKind &kind, const Options &mapping, bool superuser)
 /* Among the options that both may have, only `url` in the mapping replaces the server's value; others add to it. */
 void check_owner(const SinkKind &kind, const Options &server, const Options &mapping) {
   const auto &specs = kind.options();
-  auto granted = std::find_if(specs.begin(), specs.end(),
-                              [&](const OptionSpec &spec) { return spec.superuser && server.count(spec.name) > 0; });
-  if (granted == specs.end() || mapping.count("url") == 0)
+  auto granted = std::find_if(specs.begin(), specs.end(), [&](const OptionSpec &spec) {
+    return spec.superuser && find_option(server, spec.name);
+  });
+  if (granted == specs.end() || !find_option(mapping, URL))
     return;
-  throw BadInput(OB_FORBIDDEN, "url",
-                 std::string("option \"url\" in the user mapping cannot go together with \"") + granted->name + "\"",
+  throw BadInput(OB_FORBIDDEN, URL,
+                 std::string("option \"url\" in the user mapping cannot go together with \"") + granted->name.text +
+                     "\"",
                  "The server's owner is no superuser and could change it at will.",
                  "A superuser gives it to the server: ALTER SERVER ... OPTIONS (ADD url '...'), or owns the server: "
                  "ALTER SERVER ... OWNER TO ....");

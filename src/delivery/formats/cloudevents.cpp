@@ -113,7 +113,7 @@ void check_given_once(std::vector<std::string_view> names) {
 }
 
 [[noreturn]] void throw_no_source(const std::string &variable) {
-  throw BadInput(OB_BAD_VALUE, "source", "event has no value for " + variable,
+  throw BadInput(OB_BAD_VALUE, SOURCE, "event has no value for " + variable,
                  "Option \"source\" of the sink needs one: a CloudEvent must say where it comes from.");
 }
 
@@ -144,7 +144,7 @@ CloudEvents::CloudEvents(Mode mode, Template source, const std::vector<Placement
 }
 
 Template CloudEvents::source(const std::string *value) {
-  return Template::parse("source", value ? *value : "/outbox/${database}/${aggregate_type}");
+  return Template::parse(SOURCE, value ? *value : "/outbox/${database}/${aggregate_type}");
 }
 
 void CloudEvents::check_source(const std::string &name, const std::string &value) {

@@ -14,7 +14,7 @@ namespace outbox {
 namespace {
 
 Format format_of(const Options &server) {
-  return parse_choice<Format>(server, "format",
+  return parse_choice<Format>(server, FORMAT,
                               {{"debezium", Format::Debezium},
                                {"cloudevents", Format::CloudEvents},
                                {"cloudevents-structured", Format::Structured},
@@ -22,7 +22,7 @@ Format format_of(const Options &server) {
 }
 
 ValueFormat value_format_of(const Options &server) {
-  return parse_choice<ValueFormat>(server, "value_format",
+  return parse_choice<ValueFormat>(server, VALUE_FORMAT,
                                    {{"raw", ValueFormat::Raw},
                                     {"json_string", ValueFormat::JsonString},
                                     {"json_compact", ValueFormat::JsonCompact},
@@ -34,37 +34,37 @@ ValueFormat value_format_of(const Options &server) {
 void check_together(const Options &server, Format format, ValueFormat value,
                     const std::vector<Placement> &placements) {
   if (format != Format::Debezium)
-    for (const char *name : {"value_format", "null_behavior"})
+    for (OptionName name : {VALUE_FORMAT, NULL_BEHAVIOR})
       refuse_without_meaning(server, name,
                              "It says how format \"debezium\" writes a payload, and the format is another.");
   if (format != Format::Debezium && format != Format::Raw)
-    refuse_without_meaning(server, "tombstone_on_empty_payload",
+    refuse_without_meaning(server, TOMBSTONE_ON_EMPTY_PAYLOAD,
                            "A CloudEvent may have no data, whatever its sink says.");
   if (format != Format::CloudEvents && format != Format::Structured)
-    refuse_without_meaning(server, "source", "It is an attribute of CloudEvents, and the format is another.");
+    refuse_without_meaning(server, SOURCE, "It is an attribute of CloudEvents, and the format is another.");
   if (value != ValueFormat::JsonCompact)
-    refuse_without_meaning(server, "null_behavior", "It is about value_format \"json_compact\".");
+    refuse_without_meaning(server, NULL_BEHAVIOR, "It is about value_format \"json_compact\".");
 
   auto is_at = [](Place place) { return [place](const Placement &placement) { return placement.place == place; }; };
   bool envelope = std::any_of(placements.begin(), placements.end(), is_at(Place::Envelope));
   if (envelope && format != Format::Debezium)
-    throw BadInput(OB_BAD_VALUE, "headers", "only format \"debezium\" has an envelope",
+    throw BadInput(OB_BAD_VALUE, HEADERS, "only format \"debezium\" has an envelope",
                    "Option \"headers\" places a column in the envelope.", "Place it in a header.");
   if (envelope && value != ValueFormat::JsonString && value != ValueFormat::JsonCompact)
-    throw BadInput(OB_BAD_VALUE, "headers", "an envelope needs value_format \"json_string\" or \"json_compact\"",
+    throw BadInput(OB_BAD_VALUE, HEADERS, "an envelope needs value_format \"json_string\" or \"json_compact\"",
                    "Option \"headers\" places a column in the envelope, which is a JSON object without a schema.",
                    "Set value_format, or place the column in a header.");
 }
 
 std::optional<bool> tombstone_option(const Options &server) {
-  const std::string *tombstone = find_option(server, "tombstone_on_empty_payload");
-  return tombstone ? std::optional(parse_bool("tombstone_on_empty_payload", *tombstone)) : std::nullopt;
+  const std::string *tombstone = find_option(server, TOMBSTONE_ON_EMPTY_PAYLOAD);
+  return tombstone ? std::optional(parse_bool(TOMBSTONE_ON_EMPTY_PAYLOAD, *tombstone)) : std::nullopt;
 }
 
 Debezium::Options debezium_options(const Options &server, ValueFormat value, std::vector<Placement> placements) {
   Debezium::Options options;
   options.value = value;
-  options.nulls = parse_choice<NullBehavior>(server, "null_behavior",
+  options.nulls = parse_choice<NullBehavior>(server, NULL_BEHAVIOR,
                                              {{"keep", NullBehavior::Keep},
                                               {"ignore", NullBehavior::Ignore},
                                               {"optional_bytes", NullBehavior::OptionalBytes}});
@@ -88,23 +88,23 @@ Debezium::Options raw_options(const Options &server, std::vector<Placement> plac
 
 const std::vector<OptionSpec> &FormatOptions::specs() {
   static const auto &specs = *new std::vector<OptionSpec>{
-      server_option("format", nullptr,
+      server_option(FORMAT, nullptr,
                     "How an event is written: 'debezium' (what its Outbox Event Router sends; the default), "
                     "'cloudevents' (binary), 'cloudevents-structured', or 'raw'."),
-      server_option("value_format", nullptr,
+      server_option(VALUE_FORMAT, nullptr,
                     "How format 'debezium' writes a payload: 'raw' (the default), 'json_string', 'json_compact', "
                     "'connect_json' (with its schema), or 'bytes' (payload_bytes only)."),
-      server_option("null_behavior", nullptr,
+      server_option(NULL_BEHAVIOR, nullptr,
                     "With value_format 'json_compact': 'keep' (the default), 'ignore' (members that are null or [] "
                     "are left out) or 'optional_bytes' (those that are [])."),
       server_option(
-          "headers", check<parse_placements>,
+          HEADERS, check<parse_placements>,
           "Columns beside the payload: 'column:header|envelope|partition[:alias], ...'; header.NAME is a header of "
           "the event. Default '', but for Kafka with format 'debezium': 'event_type:header:eventType'."),
-      server_option("tombstone_on_empty_payload", check<parse_bool>,
+      server_option(TOMBSTONE_ON_EMPTY_PAYLOAD, check<parse_bool>,
                     "A payload that is NULL: 'true' sends a tombstone, a record without a value; 'false' sends null, "
                     "in JSON formats. Default: such an event is refused when it is enqueued."),
-      server_option("source", CloudEvents::check_source,
+      server_option(SOURCE, CloudEvents::check_source,
                     "Of CloudEvents: a URI reference, with the variables of topic. Default "
                     "'/outbox/${database}/${aggregate_type}'."),
   };
@@ -114,7 +114,7 @@ const std::vector<OptionSpec> &FormatOptions::specs() {
 FormatOptions FormatOptions::parse(const Options &server) {
   FormatOptions parsed;
   parsed.format = format_of(server);
-  read_option(server, "headers", parse_placements, parsed.placements);
+  read_option(server, HEADERS, parse_placements, parsed.placements);
   check_together(server, parsed.format, value_format_of(server), parsed.placements);
   return parsed;
 }
@@ -126,13 +126,13 @@ std::unique_ptr<const RecordFormat> FormatOptions::make(const Options &server) c
   case Format::Raw:
     return std::make_unique<Debezium>(raw_options(server, placements));
   case Format::CloudEvents:
-    return std::make_unique<CloudEvents>(CloudEvents::Mode::Binary,
-                                         CloudEvents::source(find_option(server, "source")), placements);
+    return std::make_unique<CloudEvents>(CloudEvents::Mode::Binary, CloudEvents::source(find_option(server, SOURCE)),
+                                         placements);
   case Format::Structured:
     break;
   }
   return std::make_unique<CloudEvents>(CloudEvents::Mode::Structured,
-                                       CloudEvents::source(find_option(server, "source")), placements);
+                                       CloudEvents::source(find_option(server, SOURCE)), placements);
 }
 
 }  // namespace outbox

@@ -13,6 +13,9 @@
 
 namespace outbox {
 
+inline constexpr OptionName VALUE_FORMAT{"value_format"}, NULL_BEHAVIOR{"null_behavior"},
+    TOMBSTONE_ON_EMPTY_PAYLOAD{"tombstone_on_empty_payload"};
+
 enum class Format { Debezium, CloudEvents, Structured, Raw };
 
 struct FormatOptions {

@@ -29,8 +29,8 @@ struct Verdict {
   bool slow_down = false;       // 429, 502, 503, 504: fewer requests to the endpoint
   bool too_many = false;        // 429
   bool no_descriptor = false;   // not sent: this process has too many open files
-  int64_t pause_ms = -1;    // no more requests to the endpoint for this long, which a successful response can ask for
-                            // too; -1 = no pause
+  // No more requests to the endpoint for this long, which a successful response can ask for too; -1 = no pause.
+  int64_t pause_ms = -1;
   bool slow_retry = false;  // as in Completion
   int max_attempts = 0;     // as in Completion
   ob_reason reason = OB_REASON_NONE;

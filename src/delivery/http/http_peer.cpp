@@ -26,9 +26,9 @@ size_t parse_concurrency(const std::string &name, const std::string &value) {
   return static_cast<size_t>(parse_int(name, value, 1, 1000));
 }
 
-[[noreturn]] void required(const char *name, const std::string &with, std::string detail) {
-  throw BadInput(OB_MISSING_OPTION, name, "option \"" + std::string(name) + "\" is required with \"" + with + "\"",
-                 std::move(detail),
+[[noreturn]] void required(OptionName name, OptionName with, std::string detail) {
+  throw BadInput(OB_MISSING_OPTION, name,
+                 "option \"" + std::string(name) + "\" is required with \"" + with.text + "\"", std::move(detail),
                  "Use CREATE USER MAPPING FOR PUBLIC SERVER ... OPTIONS (" + std::string(name) + " '...').");
 }
 
@@ -38,34 +38,32 @@ bool is_http(const std::string &url) {
 
 void set_networks(const Options &server, HttpPeer &peer) {
   auto networks = networks_for_all();
-  if (auto *value = find_option(server, "allow_networks")) {
+  if (auto *value = find_option(server, ALLOW_NETWORKS)) {
     peer.allow_networks = *value;
-    auto own = parse_networks("allow_networks", *value);
+    auto own = parse_networks(ALLOW_NETWORKS, *value);
     networks.insert(networks.end(), own.begin(), own.end());
   }
   peer.guard = NetworkGuard(std::move(networks));
 }
 
 ClientCertificate client_certificate(const Options &mapping) {
-  auto *certificate = find_option(mapping, "ssl_certificate_pem"), *key = find_option(mapping, "ssl_key_pem");
-  auto *password = find_option(mapping, "ssl_key_password");
+  auto *certificate = find_option(mapping, SSL_CERTIFICATE_PEM), *key = find_option(mapping, SSL_KEY_PEM);
+  auto *password = find_option(mapping, SSL_KEY_PASSWORD);
   constexpr const char *both = "An endpoint is shown the certificate, and the key proves it.";
   if (key && !certificate)
-    required("ssl_certificate_pem", "ssl_key_pem", both);
+    required(SSL_CERTIFICATE_PEM, SSL_KEY_PEM, both);
   if (certificate && !key)
-    required("ssl_key_pem", "ssl_certificate_pem", both);
+    required(SSL_KEY_PEM, SSL_CERTIFICATE_PEM, both);
   if (password && !key)
-    required("ssl_key_pem", "ssl_key_password", "The password opens that key.");
+    required(SSL_KEY_PEM, SSL_KEY_PASSWORD, "The password opens that key.");
   if (!key)
     return {};
-  return {*certificate,
-          open_key({"ssl_key_pem", *key, "ssl_certificate_pem", certificate, "ssl_key_password", password})};
+  return {*certificate, open_key({*key, certificate, password})};
 }
 
 void check_client_certificate(const ClientCertificate &client, const std::string &url) {
   if (client.is_given() && is_http(url))
-    throw BadInput(OB_BAD_VALUE, "ssl_certificate_pem",
-                   "option \"ssl_certificate_pem\" has no effect with an http url",
+    throw BadInput(OB_BAD_VALUE, SSL_CERTIFICATE_PEM, "option \"ssl_certificate_pem\" has no effect with an http url",
                    "The connection would go without it.", "Use an https url.");
 }
 
@@ -89,22 +87,22 @@ bool AnsweredEvents::take(int64_t position) noexcept {
 
 std::vector<OptionSpec> HttpPeer::server_specs() {
   return {
-      server_option("timeout", check<parse_timeout>,
+      server_option(TIMEOUT, check<parse_timeout>,
                     "How long one request may take, answer included: 100ms to 5min. Default 15s."),
       server_option(
-          "connection_lifetime", check<parse_connection_lifetime>,
+          CONNECTION_LIFETIME, check<parse_connection_lifetime>,
           "How long a connection is used again before the endpoint's name is resolved anew: 1s to 1d. Default 1min."),
-      server_option("concurrency", check<parse_concurrency>,
+      server_option(CONCURRENCY, check<parse_concurrency>,
                     "Requests at the same time, of different keys: 1 to 1000. Default 32."),
-      superuser_option("allow_http", check<parse_bool>,
+      superuser_option(ALLOW_HTTP, check<parse_bool>,
                        "Whether url may be http, unencrypted. Default false. Superuser only."),
-      superuser_option("allow_networks", check<parse_networks>,
+      superuser_option(ALLOW_NETWORKS, check<parse_networks>,
                        "Networks that are not global and yet may be posted to, in CIDR notation: '10.0.0.0/8, "
                        "fd00::/8'. Superuser only."),
       superuser_option(
-          "proxy", check_proxy,
+          PROXY, check_proxy,
           "The proxy through which requests go: 'http://proxy.example.com:3128', or https. Superuser only."),
-      server_option("ca_pem", check_certificates_pem,
+      server_option(CA_PEM, check_certificates_pem,
                     "Certificates in PEM that the endpoint's (and an https proxy's) must come from, instead of the "
                     "system's authorities."),
   };
@@ -112,12 +110,12 @@ std::vector<OptionSpec> HttpPeer::server_specs() {
 
 std::vector<OptionSpec> HttpPeer::mapping_specs() {
   return {
-      secret_option("proxy_username", check_proxy_username, "For the proxy, when it asks for one."),
-      secret_option("proxy_password", check_proxy_password, "For the proxy, with proxy_username."),
-      mapping_option("ssl_certificate_pem", check_certificates_pem,
+      secret_option(PROXY_USERNAME, check_proxy_username, "For the proxy, when it asks for one."),
+      secret_option(PROXY_PASSWORD, check_proxy_password, "For the proxy, with proxy_username."),
+      mapping_option(SSL_CERTIFICATE_PEM, check_certificates_pem,
                      "The client's certificate in PEM, for mutual TLS; its authorities may follow."),
-      secret_option("ssl_key_pem", check_key_pem, "The private key of ssl_certificate_pem, in PEM."),
-      secret_option("ssl_key_password", nullptr, "Decrypts ssl_key_pem, if that is encrypted."),
+      secret_option(SSL_KEY_PEM, check_key_pem, "The private key of ssl_certificate_pem, in PEM."),
+      secret_option(SSL_KEY_PASSWORD, nullptr, "Decrypts ssl_key_pem, if that is encrypted."),
   };
 }
 
@@ -127,16 +125,16 @@ void HttpPeer::check_mapping(const Options &mapping) {
 }
 
 void HttpPeer::add_secrets(const Options &mapping, SecretMask &secrets) {
-  for (const char *name : {"ssl_key_pem", "ssl_key_password"})
+  for (OptionName name : {SSL_KEY_PEM, SSL_KEY_PASSWORD})
     if (auto *value = find_option(mapping, name))
       secrets.add(*value);
-  if (auto *user = find_option(mapping, "proxy_username")) {
-    auto *password = find_option(mapping, "proxy_password");
+  if (auto *user = find_option(mapping, PROXY_USERNAME)) {
+    auto *password = find_option(mapping, PROXY_PASSWORD);
     secrets.add_basic(*user, password ? *password : std::string());
   }
 }
 
-std::vector<Advice> HttpPeer::advise(const Options &server, const char *option) {
+std::vector<Advice> HttpPeer::advise(const Options &server, OptionName option) {
   const std::string *url = find_option(server, option);
   if (!url || !is_http(*url) || is_this_machine(UrlParts(*url).host()))
     return {};
@@ -148,16 +146,16 @@ std::vector<Advice> HttpPeer::advise(const Options &server, const char *option) 
 }
 
 void HttpPeer::parse(const Options &server, const Options *mapping, const std::string &url) {
-  auto *allow_http = find_option(server, "allow_http");
-  if (is_http(url) && !(allow_http && parse_bool("allow_http", *allow_http)))
-    refuse_value("url", "An http URL sends events unencrypted.",
+  auto *allow_http = find_option(server, ALLOW_HTTP);
+  if (is_http(url) && !(allow_http && parse_bool(ALLOW_HTTP, *allow_http)))
+    refuse_value(URL, "An http URL sends events unencrypted.",
                  "Use https, or let a superuser set the option allow_http to 'true'.");
-  read_option(server, "timeout", parse_timeout, timeout);
-  read_option(server, "connection_lifetime", parse_connection_lifetime, connection_lifetime);
-  read_option(server, "concurrency", parse_concurrency, concurrency);
+  read_option(server, TIMEOUT, parse_timeout, timeout);
+  read_option(server, CONNECTION_LIFETIME, parse_connection_lifetime, connection_lifetime);
+  read_option(server, CONCURRENCY, parse_concurrency, concurrency);
   set_networks(server, *this);
   proxy = parse_proxy(server, mapping, url, guard);
-  if (auto *value = find_option(server, "ca_pem"))
+  if (auto *value = find_option(server, CA_PEM))
     ca_pem = *value;
   if (mapping) {
     client = client_certificate(*mapping);

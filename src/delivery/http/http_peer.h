@@ -21,6 +21,9 @@
 
 namespace outbox {
 
+inline constexpr OptionName TIMEOUT{"timeout"}, CONNECTION_LIFETIME{"connection_lifetime"},
+    CONCURRENCY{"concurrency"}, ALLOW_HTTP{"allow_http"}, ALLOW_NETWORKS{"allow_networks"}, CA_PEM{"ca_pem"};
+
 /* A client's certificate for mutual TLS; empty: none. */
 struct ClientCertificate {
   std::string certificate_pem, key_pem;  // the key is not encrypted
@@ -60,8 +63,8 @@ enum class KeptConnection {
 };
 
 inline KeptConnection kept_connection_for(const ob_event &event, PeerHistory &history) {
-  const bool answered =
-      history.answered_events.take(event.position); /* also of a redriven event, which has not failed */
+  /* Also of a redriven event, which has not failed. */
+  const bool answered = history.answered_events.take(event.position);
   return event.failed && !answered ? KeptConnection::NONE : KeptConnection::FREE;
 }
 
@@ -87,7 +90,7 @@ struct HttpPeer {
   static void check_mapping(const Options &mapping);
   static void add_secrets(const Options &mapping, SecretMask &secrets);
   /* For a URL in this option. */
-  static std::vector<Advice> advise(const Options &server, const char *option);
+  static std::vector<Advice> advise(const Options &server, OptionName option);
   /* `url` is the target of the requests, or its origin; empty at DDL time if it may be in the user mapping. `mapping`
    * may be null. Throws BadInput: also for an http URL without the option allow_http. */
   void parse(const Options &server, const Options *mapping, const std::string &url);

@@ -53,24 +53,24 @@ void check_proxy_password(const std::string &option, const std::string &value) {
 }
 
 void check_proxy_mapping(const Options &mapping) {
-  if (mapping.count("proxy_password") && !mapping.count("proxy_username"))
-    throw BadInput(OB_MISSING_OPTION, "proxy_username", "option \"proxy_username\" is missing",
+  if (find_option(mapping, PROXY_PASSWORD) && !find_option(mapping, PROXY_USERNAME))
+    throw BadInput(OB_MISSING_OPTION, PROXY_USERNAME, "option \"proxy_username\" is missing",
                    "There is a proxy_password.", "Add option \"proxy_username\".");
 }
 
 HttpProxy parse_proxy(const Options &server, const Options *mapping, const std::string &url,
                       const NetworkGuard &guard) {
   HttpProxy proxy;
-  auto get = [](const Options &options, const char *name) {
-    auto found = options.find(name);
-    return found == options.end() ? std::string() : found->second;
+  auto get = [](const Options &options, OptionName name) {
+    auto *found = find_option(options, name);
+    return found ? *found : std::string();
   };
-  proxy.url = get(server, "proxy");
+  proxy.url = get(server, PROXY);
   if (!proxy.is_used())
     return proxy;
   if (mapping) {
-    proxy.username = get(*mapping, "proxy_username");
-    proxy.password = get(*mapping, "proxy_password");
+    proxy.username = get(*mapping, PROXY_USERNAME);
+    proxy.password = get(*mapping, PROXY_PASSWORD);
   }
   if (auto target = literal_address(UrlParts(url).host()))
     proxy.refused_target = guard.check(*target);

@@ -9,6 +9,8 @@
 
 namespace outbox {
 
+inline constexpr OptionName PROXY{"proxy"}, PROXY_USERNAME{"proxy_username"}, PROXY_PASSWORD{"proxy_password"};
+
 struct HttpProxy {
   std::string url;  // empty: no proxy
   std::string username, password;

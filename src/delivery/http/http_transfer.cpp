@@ -21,8 +21,8 @@
 namespace outbox {
 namespace {
 
-constexpr size_t max_body =
-    64 * 1024;  // the body is read up to here so that the connection can be reused; longer ones are cut
+// The body is read up to here so that the connection can be reused; longer ones are cut.
+constexpr size_t max_body = 64 * 1024;
 constexpr long buffer_bytes = 16 * 1024;   // per request in flight, of which there can be hundreds
 constexpr size_t max_headers = 64 * 1024;  // libcurl stores all headers
 constexpr long max_connect_ms = 10'000;    // an address that does not respond within this counts as down

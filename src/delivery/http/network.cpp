@@ -94,8 +94,8 @@ std::optional<Network> literal_address(const std::string &given) {
   std::string host = given;
   if (host.size() > 2 && host.front() == '[' && host.back() == ']')
     host = host.substr(1, host.size() - 2);
-  host.resize(
-      std::min(host.size(), host.find('%')));  // the zone after % names an interface and is no part of the address
+  // The zone after % names an interface and is no part of the address.
+  host.resize(std::min(host.size(), host.find('%')));
   while (!host.empty() && host.back() == '.')
     host.pop_back();
   if (host.find(':') != std::string::npos)

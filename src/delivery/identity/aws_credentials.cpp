@@ -5,8 +5,6 @@
 #include "delivery/identity/aws_credentials.h"
 
 #include <cstdlib>
-#include <mutex>
-#include <set>
 
 #include "delivery/identity/aws_metadata.h"
 
@@ -29,14 +27,6 @@ constexpr const char *variables[] = {"AWS_ACCESS_KEY_ID",
                                      "AWS_EC2_METADATA_DISABLED",
                                      "AWS_EC2_METADATA_SERVICE_ENDPOINT"};
 
-/* Names of options live as long as the process, as OptionSpec wants them. */
-const char *kept(std::string_view prefix, std::string_view name) {
-  static auto &mutex = *new std::mutex;
-  static auto &names = *new std::set<std::string, std::less<>>;
-  std::lock_guard lock(mutex);
-  return names.insert(std::string(prefix).append(name)).first->c_str();
-}
-
 void check_key_id(const std::string &name, const std::string &value) {
   if (value.size() < 16 || value.size() > 128 ||
       value.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -58,43 +48,39 @@ void check_chain(const std::string &name, const std::string &value) {
 
 }  // namespace
 
-std::vector<OptionSpec> credential_options(std::string_view prefix) {
+std::vector<OptionSpec> credential_options(const CredentialNames &names) {
   return {
       superuser_option(
-          kept(prefix, "credentials"), check_chain,
+          names.credentials, check_chain,
           "'chain': the server's own identity, from environment variables, a web identity token, or the metadata of "
           "the container or instance. Default: the keys in the user mapping. Superuser only."),
-      mapping_option(kept(prefix, "access_key_id"), check_key_id, "Of the AWS user or role."),
-      secret_option(kept(prefix, "secret_access_key"), check_secret, "Of that access key id."),
-      secret_option(kept(prefix, "session_token"), check_secret,
-                    "With temporary keys, which end after hours: for tests."),
+      mapping_option(names.access_key_id, check_key_id, "Of the AWS user or role."),
+      secret_option(names.secret_access_key, check_secret, "Of that access key id."),
+      secret_option(names.session_token, check_secret, "With temporary keys, which end after hours: for tests."),
   };
 }
 
-void check_credential_mapping(const Options &mapping, std::string_view prefix) {
-  std::string id = std::string(prefix) + "access_key_id", secret = std::string(prefix) + "secret_access_key",
-              token = std::string(prefix) + "session_token";
-  auto require = [&](const std::string &name, const std::string &with) {
-    if (find_option(mapping, with.c_str()) && !find_option(mapping, name.c_str()))
-      throw BadInput(OB_MISSING_OPTION, name, "option \"" + name + "\" is required with \"" + with + "\"",
+void check_credential_mapping(const Options &mapping, const CredentialNames &names) {
+  auto require = [&](OptionName name, OptionName with) {
+    if (find_option(mapping, with) && !find_option(mapping, name))
+      throw BadInput(OB_MISSING_OPTION, name,
+                     "option \"" + std::string(name) + "\" is required with \"" + with.text + "\"",
                      "Requests are signed with an access key id and its secret access key.",
-                     "Use CREATE USER MAPPING FOR PUBLIC SERVER ... OPTIONS (" + id + " '...', " + secret +
-                         " '...').");
+                     "Use CREATE USER MAPPING FOR PUBLIC SERVER ... OPTIONS (" + std::string(names.access_key_id) +
+                         " '...', " + names.secret_access_key.text + " '...').");
   };
-  require(secret, id);
-  require(id, secret);
-  require(id, token);
+  require(names.secret_access_key, names.access_key_id);
+  require(names.access_key_id, names.secret_access_key);
+  require(names.access_key_id, names.session_token);
 }
 
 std::shared_ptr<const CredentialSource> parse_credentials(const Options &server, const Options *mapping,
-                                                          std::string_view prefix) {
-  std::string name = std::string(prefix) + "credentials", id_name = std::string(prefix) + "access_key_id",
-              secret_name = std::string(prefix) + "secret_access_key",
-              token_name = std::string(prefix) + "session_token";
-  const bool chain = find_option(server, name.c_str()) != nullptr;
+                                                          const CredentialNames &names) {
+  const std::string name = names.credentials, id_name = names.access_key_id;
+  const bool chain = find_option(server, names.credentials) != nullptr;
   if (mapping)
-    check_credential_mapping(*mapping, prefix);
-  auto *id = mapping ? find_option(*mapping, id_name.c_str()) : nullptr;
+    check_credential_mapping(*mapping, names);
+  auto *id = mapping ? find_option(*mapping, names.access_key_id) : nullptr;
   if (chain && id)
     throw BadInput(OB_BAD_VALUE, id_name, "options \"" + name + "\" and \"" + id_name + "\" exclude each other",
                    "A request is signed with one identity.", "Leave one of them out.");
@@ -105,11 +91,12 @@ std::shared_ptr<const CredentialSource> parse_credentials(const Options &server,
   if (!id)
     throw BadInput(OB_MISSING_OPTION, id_name, "option \"" + id_name + "\" is missing",
                    "The user mapping for PUBLIC has no AWS credentials.",
-                   "Use CREATE USER MAPPING FOR PUBLIC SERVER ... OPTIONS (" + id_name + " '...', " + secret_name +
-                       " '...'), or as a superuser option " + name + " 'chain' of the server.");
-  auto *token = find_option(*mapping, token_name.c_str());
+                   "Use CREATE USER MAPPING FOR PUBLIC SERVER ... OPTIONS (" + id_name + " '...', " +
+                       names.secret_access_key.text + " '...'), or as a superuser option " + name +
+                       " 'chain' of the server.");
+  auto *token = find_option(*mapping, names.session_token);
   return std::make_shared<const CredentialSource>(
-      Credentials{*id, *find_option(*mapping, secret_name.c_str()), token ? *token : std::string()});
+      Credentials{*id, *find_option(*mapping, names.secret_access_key), token ? *token : std::string()});
 }
 
 CredentialSource CredentialSource::chain() {

@@ -46,16 +46,21 @@ private:
   Environment environment_;
 };
 
-/* The options of a kind of sink: credentials ('chain', superusers only) of the server; access_key_id,
- * secret_access_key and session_token of the user mapping; each with `prefix` in front ("aws_"). */
-std::vector<OptionSpec> credential_options(std::string_view prefix = {});
+/* The names of a kind's options: `credentials` ('chain', superusers only) of the server, the others of the user
+ * mapping. A kind whose other options are not about AWS has names of its own ("aws_credentials"). */
+struct CredentialNames {
+  OptionName credentials{"credentials"}, access_key_id{"access_key_id"}, secret_access_key{"secret_access_key"},
+      session_token{"session_token"};
+};
+
+std::vector<OptionSpec> credential_options(const CredentialNames &names = {});
 
 /* Checks a user mapping's options together. Throws BadInput. */
-void check_credential_mapping(const Options &mapping, std::string_view prefix = {});
+void check_credential_mapping(const Options &mapping, const CredentialNames &names = {});
 
 /* Throws BadInput unless the options name exactly one source. Null if it would be in the user mapping and `mapping`
  * is null. */
 std::shared_ptr<const CredentialSource> parse_credentials(const Options &server, const Options *mapping,
-                                                          std::string_view prefix = {});
+                                                          const CredentialNames &names = {});
 
 }  // namespace outbox::aws

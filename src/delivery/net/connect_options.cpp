@@ -45,9 +45,9 @@ milliseconds parse_connect_timeout(const std::string &name, const std::string &v
   return parse_duration(name, value, milliseconds(100), milliseconds(300'000));
 }
 
-[[noreturn]] void required(const char *name, const char *with, const char *detail) {
-  throw BadInput(OB_MISSING_OPTION, name, "option \"" + std::string(name) + "\" is required with \"" + with + "\"",
-                 detail);
+[[noreturn]] void required(OptionName name, OptionName with, const char *detail) {
+  throw BadInput(OB_MISSING_OPTION, name,
+                 "option \"" + std::string(name) + "\" is required with \"" + with.text + "\"", detail);
 }
 
 }  // namespace
@@ -70,34 +70,34 @@ void check_hosts(const std::string &name, const std::string &value) {
 
 const std::vector<OptionSpec> &ConnectOptions::specs() {
   static const auto &specs = *new std::vector<OptionSpec>{
-      server_option("connect_timeout", check<parse_connect_timeout>,
+      server_option(CONNECT_TIMEOUT, check<parse_connect_timeout>,
                     "How long connecting to one host may take, login included: 100ms to 5min. Default 10s."),
-      server_option("tls", check<parse_bool>, "Whether to connect with TLS. Default false."),
-      server_option("ssl_ca_pem", check_certificates_pem,
+      server_option(TLS, check<parse_bool>, "Whether to connect with TLS. Default false."),
+      server_option(SSL_CA_PEM, check_certificates_pem,
                     "Certificates in PEM that the peer's must come from, instead of the system's authorities."),
-      server_option("enable_ssl_certificate_verification", check<parse_bool>,
+      server_option(ENABLE_SSL_CERTIFICATE_VERIFICATION, check<parse_bool>,
                     "Whether the peer's certificate is verified, and made out to its host. Default true."),
-      mapping_option("ssl_certificate_pem", check_certificates_pem,
+      mapping_option(SSL_CERTIFICATE_PEM, check_certificates_pem,
                      "The client's certificate in PEM; its authorities may follow."),
-      secret_option("ssl_key_pem", check_key_pem, "The private key of ssl_certificate_pem, in PEM."),
-      secret_option("ssl_key_password", nullptr, "Decrypts ssl_key_pem, if that is encrypted."),
+      secret_option(SSL_KEY_PEM, check_key_pem, "The private key of ssl_certificate_pem, in PEM."),
+      secret_option(SSL_KEY_PASSWORD, nullptr, "Decrypts ssl_key_pem, if that is encrypted."),
   };
   return specs;
 }
 
 /* Returns the private key, not encrypted; empty if there is none. */
 static std::string checked_key(const Options &mapping) {
-  const std::string *certificate = find_option(mapping, "ssl_certificate_pem"),
-                    *key = find_option(mapping, "ssl_key_pem"), *password = find_option(mapping, "ssl_key_password");
+  const std::string *certificate = find_option(mapping, SSL_CERTIFICATE_PEM),
+                    *key = find_option(mapping, SSL_KEY_PEM), *password = find_option(mapping, SSL_KEY_PASSWORD);
   if (key && !certificate)
-    required("ssl_certificate_pem", "ssl_key_pem", "The peer is shown the certificate, and the key proves it.");
+    required(SSL_CERTIFICATE_PEM, SSL_KEY_PEM, "The peer is shown the certificate, and the key proves it.");
   if (certificate && !key)
-    required("ssl_key_pem", "ssl_certificate_pem", "The peer is shown the certificate, and the key proves it.");
+    required(SSL_KEY_PEM, SSL_CERTIFICATE_PEM, "The peer is shown the certificate, and the key proves it.");
   if (password && !key)
-    required("ssl_key_pem", "ssl_key_password", "The password opens a key, and there is none.");
+    required(SSL_KEY_PEM, SSL_KEY_PASSWORD, "The password opens a key, and there is none.");
   if (!key)
     return {};
-  return open_key({"ssl_key_pem", *key, "ssl_certificate_pem", certificate, "ssl_key_password", password});
+  return open_key({*key, certificate, password});
 }
 
 void ConnectOptions::check_mapping(const Options &mapping) {
@@ -123,37 +123,37 @@ std::vector<Advice> ConnectOptions::advise(const Options &server) const {
          true}};
   return {{"encryption",
            "It connects to another machine without TLS: the network can read events and passwords, and change them.",
-           "-- when the " + noun + " accepts TLS (some have another port for it, to change in hosts): " +
-               set_option(server, "tls", "true"),
+           "-- when the " + noun +
+               " accepts TLS (some have another port for it, to change in hosts): " + set_option(server, TLS, "true"),
            true}};
 }
 
 ConnectOptions ConnectOptions::parse(const PeerWords &words, const Options &server, const Options *mapping) {
   ConnectOptions made;
   made.words = words;
-  read_option(server, "tls", parse_bool, made.tls);
-  const std::string *hosts = find_option(server, "hosts");
+  read_option(server, TLS, parse_bool, made.tls);
+  const std::string *hosts = find_option(server, HOSTS);
   const char *port = made.tls ? words.tls_port : words.port;
   if (!hosts)
-    throw BadInput(OB_MISSING_OPTION, "hosts", "option \"hosts\" is required",
+    throw BadInput(OB_MISSING_OPTION, HOSTS, "option \"hosts\" is required",
                    std::string("The sink needs a ") + words.noun + " to connect to.",
                    std::string("Example: OPTIONS (hosts 'localhost:") + port + "').");
-  made.hosts = parse_hosts("hosts", *hosts, port);
-  read_option(server, "connect_timeout", parse_connect_timeout, made.connect_timeout);
+  made.hosts = parse_hosts(HOSTS, *hosts, port);
+  read_option(server, CONNECT_TIMEOUT, parse_connect_timeout, made.connect_timeout);
   if (!made.tls)
-    for (const char *name : {"ssl_ca_pem", "enable_ssl_certificate_verification"})
+    for (OptionName name : {SSL_CA_PEM, ENABLE_SSL_CERTIFICATE_VERIFICATION})
       refuse_without_meaning(server, name, "The connection has no TLS: set tls 'true'.");
-  read_option(server, "enable_ssl_certificate_verification", parse_bool, made.verify);
-  if (const std::string *ca = find_option(server, "ssl_ca_pem"))
+  read_option(server, ENABLE_SSL_CERTIFICATE_VERIFICATION, parse_bool, made.verify);
+  if (const std::string *ca = find_option(server, SSL_CA_PEM))
     made.ca_pem = *ca;
   if (!mapping)
     return made;
 
-  if (const std::string *certificate = find_option(*mapping, "ssl_certificate_pem"))
+  if (const std::string *certificate = find_option(*mapping, SSL_CERTIFICATE_PEM))
     made.certificate_pem = *certificate;
   made.key_pem = checked_key(*mapping);
   if (!made.certificate_pem.empty() && !made.tls)
-    throw BadInput(OB_BAD_VALUE, "ssl_certificate_pem", "option \"ssl_certificate_pem\" has no effect without TLS",
+    throw BadInput(OB_BAD_VALUE, SSL_CERTIFICATE_PEM, "option \"ssl_certificate_pem\" has no effect without TLS",
                    "The connection would go without it.", "Use ALTER SERVER ... OPTIONS (ADD tls 'true').");
   return made;
 }

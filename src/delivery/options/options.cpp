@@ -16,8 +16,8 @@ namespace outbox {
 
 using std::chrono::milliseconds;
 
-const std::string *find_option(const Options &options, const char *name) {
-  auto at = options.find(name);
+const std::string *find_option(const Options &options, OptionName name) {
+  auto at = options.find(name.text);
   return at == options.end() ? nullptr : &at->second;
 }
 
@@ -26,7 +26,7 @@ void throw_bad_value(const std::string &name, const std::string &value, std::str
                  std::move(detail), std::move(hint));
 }
 
-void refuse_without_meaning(const Options &options, const char *name, const std::string &reason) {
+void refuse_without_meaning(const Options &options, OptionName name, const std::string &reason) {
   if (find_option(options, name))
     throw BadInput(OB_BAD_VALUE, name, "option \"" + std::string(name) + "\" has no meaning here", reason);
 }
@@ -119,22 +119,22 @@ static void check_retention(const std::string &name, const std::string &value) {
 
 const std::vector<OptionSpec> &common_options() {
   static const auto &specs = *new std::vector<OptionSpec>{
-      server_option("events", check_globs, "Event types to take: comma-separated globs. Default '*'."),
-      server_option("aggregates", check_globs, "Aggregate types to take: comma-separated globs. Default '*'."),
+      server_option(EVENTS, check_globs, "Event types to take: comma-separated globs. Default '*'."),
+      server_option(AGGREGATES, check_globs, "Aggregate types to take: comma-separated globs. Default '*'."),
       server_option(
-          "match", check<parse_match>,
+          MATCH, check<parse_match>,
           "Headers that an event must have: comma-separated header=value pairs. Default: headers do not matter."),
-      server_option("ordered", check<parse_bool>,
+      server_option(ORDERED, check<parse_bool>,
                     "Whether a failing event holds up the later ones of its key. Default true."),
-      server_option("on_dead_letter", check<parse_on_dead_letter>,
+      server_option(ON_DEAD_LETTER, check<parse_on_dead_letter>,
                     "What a dead letter does to its key: 'continue' (later events go on) or 'block' (they wait until "
                     "a user acts). Default continue."),
-      server_option("retry", check<RetryPolicy::parse>,
+      server_option(RETRY, check<RetryPolicy::parse>,
                     "When a failed event is tried again: 'exponential 100ms..5min' or steps '15s*3, 5min*5'."),
-      server_option("max_attempts", check_attempts,
+      server_option(MAX_ATTEMPTS, check_attempts,
                     "Failed deliveries after which an event becomes a dead letter: 1 to 10000."),
       server_option(
-          "retention", check_retention,
+          RETENTION, check_retention,
           "How long delivered events are kept: 0 (deleted at once) to 3650d. Default: the setting outbox.retention."),
   };
   return specs;

@@ -33,9 +33,24 @@ using Options = std::map<std::string, std::string>;
 /* A function that throws BadInput for an invalid value; null: any text is valid. */
 using OptionCheck = void (*)(const std::string &name, const std::string &value);
 
+/* The name of an option. Each name is one constant, which the table of options and all that reads the option use, so
+ * a misspelt name does not compile. It becomes a text by itself; a text never becomes a name. */
+struct OptionName {
+  const char *text;
+  explicit constexpr OptionName(const char *text_) : text(text_) {}
+  operator std::string() const { return text; }
+};
+
+/* The options that all kinds have. */
+inline constexpr OptionName EVENTS{"events"}, AGGREGATES{"aggregates"}, MATCH{"match"}, ORDERED{"ordered"},
+    ON_DEAD_LETTER{"on_dead_letter"}, RETRY{"retry"}, MAX_ATTEMPTS{"max_attempts"}, RETENTION{"retention"};
+/* Names that several tables have. */
+inline constexpr OptionName URL{"url"}, FORMAT{"format"}, SOURCE{"source"}, HEADERS{"headers"}, USER{"user"},
+    PASSWORD{"password"}, BEARER_TOKEN{"bearer_token"};
+
 /* A known option: where it may be set, and by whom. */
 struct OptionSpec {
-  const char *name;
+  OptionName name;
   bool in_server = false;
   bool in_mapping = false;
   bool secret = false; /* never allowed in a server, never shown in a message */
@@ -49,31 +64,30 @@ template <auto parse> void check(const std::string &name, const std::string &val
   (void)parse(name, value);
 }
 
-inline OptionSpec server_option(const char *name, OptionCheck check, const char *description) {
+inline OptionSpec server_option(OptionName name, OptionCheck check, const char *description) {
   return {.name = name, .in_server = true, .check = check, .description = description};
 }
-inline OptionSpec superuser_option(const char *name, OptionCheck check, const char *description) {
+inline OptionSpec superuser_option(OptionName name, OptionCheck check, const char *description) {
   return {.name = name, .in_server = true, .superuser = true, .check = check, .description = description};
 }
-inline OptionSpec mapping_option(const char *name, OptionCheck check, const char *description) {
+inline OptionSpec mapping_option(OptionName name, OptionCheck check, const char *description) {
   return {.name = name, .in_mapping = true, .check = check, .description = description};
 }
-inline OptionSpec secret_option(const char *name, OptionCheck check, const char *description) {
+inline OptionSpec secret_option(OptionName name, OptionCheck check, const char *description) {
   return {.name = name, .in_mapping = true, .secret = true, .check = check, .description = description};
 }
-inline OptionSpec server_or_mapping_option(const char *name, OptionCheck check, const char *description) {
+inline OptionSpec server_or_mapping_option(OptionName name, OptionCheck check, const char *description) {
   return {.name = name, .in_server = true, .in_mapping = true, .check = check, .description = description};
 }
 
-/* The options that all kinds have: events, aggregates, match, ordered, on_dead_letter, retry, max_attempts,
- * retention. */
+/* Those that all kinds have. */
 const std::vector<OptionSpec> &common_options();
 
-const std::string *find_option(const Options &options, const char *name); /* null if it is not set */
+const std::string *find_option(const Options &options, OptionName name); /* null if it is not set */
 
 /* Reads an option into `into`, which is left as it is if the option is not set. `parse` takes a name and a value. */
 template <class Parse, class Value>
-void read_option(const Options &options, const char *name, Parse parse, Value &into) {
+void read_option(const Options &options, OptionName name, Parse parse, Value &into) {
   if (const std::string *value = find_option(options, name))
     into = parse(name, *value);
 }
@@ -82,7 +96,7 @@ void read_option(const Options &options, const char *name, Parse parse, Value &i
 [[noreturn]] void throw_bad_value(const std::string &name, const std::string &value, std::string detail,
                                   std::string hint = {});
 /* Throws BadInput if the option is set: it has no effect with the other options, so it is probably a mistake. */
-void refuse_without_meaning(const Options &options, const char *name, const std::string &reason);
+void refuse_without_meaning(const Options &options, OptionName name, const std::string &reason);
 /* For a value that may be secret: the error says what was expected and never shows the value. */
 [[noreturn]] void refuse_value(const std::string &name, std::string detail, std::string hint = {});
 
@@ -96,7 +110,7 @@ std::chrono::milliseconds parse_duration(const std::string &name, const std::str
 
 /* An option with a fixed set of values; the first one is the default. */
 template <class Value>
-Value parse_choice(const Options &options, const char *name,
+Value parse_choice(const Options &options, OptionName name,
                    std::initializer_list<std::pair<const char *, Value>> choices) {
   const std::string *given = find_option(options, name);
   std::string list;

@@ -238,24 +238,24 @@ static std::string unencrypted(EVP_PKEY *key) {
 std::string open_key(const KeyPair &pair) {
   ErrorsForgotten at_end;
   Password password{pair.password};
-  Key key = read_key(pair.key_name, pair.key, password);
+  Key key = read_key(SSL_KEY_PEM, pair.key, password);
   if (!key && password.asked && !pair.password)
-    throw BadInput(OB_MISSING_OPTION, pair.password_name, "option \"" + pair.password_name + "\" is required",
-                   "The key in option \"" + pair.key_name + "\" is encrypted.");
+    throw BadInput(OB_MISSING_OPTION, SSL_KEY_PASSWORD, "option \"ssl_key_password\" is required",
+                   "The key in option \"ssl_key_pem\" is encrypted.");
   if (!key && password.asked)
-    refuse_value(pair.password_name, "It does not open the key in option \"" + pair.key_name + "\".");
+    refuse_value(SSL_KEY_PASSWORD, "It does not open the key in option \"ssl_key_pem\".");
   if (!key)
-    refuse_value(pair.key_name, "Expected a private key in PEM.");
+    refuse_value(SSL_KEY_PEM, "Expected a private key in PEM.");
   std::string opened = password.asked ? unencrypted(key.get()) : pair.key;
   if (!pair.certificate)
     return opened;
   Certificate certificate = next_certificate(reader(*pair.certificate).get());
   if (!certificate)
-    refuse_value(pair.certificate_name, "Expected a certificate in PEM.");
+    refuse_value(SSL_CERTIFICATE_PEM, "Expected a certificate in PEM.");
   if (X509_check_private_key(certificate.get(), key.get()) != 1)
-    refuse_value(pair.key_name, "It is not the key of the certificate in option \"" + pair.certificate_name + "\".",
-                 "The client's own certificate comes first in \"" + pair.certificate_name +
-                     "\", before those of its authorities.");
+    refuse_value(SSL_KEY_PEM, "It is not the key of the certificate in option \"ssl_certificate_pem\".",
+                 "The client's own certificate comes first in \"ssl_certificate_pem\", before those of its "
+                 "authorities.");
   return opened;
 }
 

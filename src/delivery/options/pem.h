@@ -8,6 +8,10 @@
 
 namespace outbox {
 
+/* The options of a client's certificate. */
+inline constexpr OptionName SSL_CERTIFICATE_PEM{"ssl_certificate_pem"}, SSL_KEY_PEM{"ssl_key_pem"},
+    SSL_KEY_PASSWORD{"ssl_key_password"};
+
 /* Requires one or more certificates. */
 void check_certificates_pem(const std::string &name, const std::string &value); /* throws BadInput */
 
@@ -17,13 +21,11 @@ void check_key_pem(const std::string &name, const std::string &value); /* throws
 /* Returns the key unencrypted, after a check that key and certificate (null = unknown) belong together and that
  * `password` (null = none) decrypts the key. This takes up to a second for an encrypted key (0.7 s for 1,000,000
  * iterations of PBKDF2): a worker calls it on a background thread (engine/opened_keys.h), and keeps the result
- * instead of the password. Throws BadInput about option `key_name`, `password_name` or `certificate_name`.
+ * instead of the password. Throws BadInput about one of the three options.
  */
 struct KeyPair {
-  const std::string &key_name, &key;
-  const std::string &certificate_name;
+  const std::string &key;
   const std::string *certificate;
-  const std::string &password_name;
   const std::string *password;
 };
 std::string open_key(const KeyPair &pair);

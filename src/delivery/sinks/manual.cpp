@@ -27,7 +27,7 @@ public:
     static const std::vector<OptionSpec> none;
     return none;
   }
-  std::vector<const char *> target_options() const override { return {}; }
+  std::vector<OptionName> target_options() const override { return {}; }
   std::shared_ptr<const SinkConfig> parse(const Options &, const Options *) const override {
     return std::make_shared<ManualConfig>();
   }

@@ -21,8 +21,8 @@ typedef struct RouteSink {
   char **aggregates;     /* glob list, NULL-terminated */
   const char *retention; /* NULL = not set */
   bool by_headers;       /* it has the option "match" */
-  int n_headers; /* 0 with `by_headers`: another version of the library wrote "match", and this one cannot parse it:
-                    no event matches */
+  /* 0 with `by_headers`: a "match" of another version of the library, which this one cannot parse: no event fits. */
+  int n_headers;
   ob_match *headers;
   struct RouteSink *same_header; /* the next sink of the same hash entry: route_index.h */
   bool checker_tried;

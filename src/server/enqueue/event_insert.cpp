@@ -54,13 +54,13 @@ typedef struct NewRows {
   int n;
 } NewRows;
 
-static void fill_slot(TupleTableSlot *slot, const AttrNumber *number, const NewRows *given) {
-  ExecClearTuple(slot);
-  memset(slot->tts_isnull, true, sizeof(bool) * slot->tts_tupleDescriptor->natts);
-  memset(slot->tts_values, 0, sizeof(Datum) * slot->tts_tupleDescriptor->natts);
+static void fill_tuple(TupleTableSlot *tuple, const AttrNumber *number, const NewRows *given) {
+  ExecClearTuple(tuple);
+  memset(tuple->tts_isnull, true, sizeof(bool) * tuple->tts_tupleDescriptor->natts);
+  memset(tuple->tts_values, 0, sizeof(Datum) * tuple->tts_tupleDescriptor->natts);
   for (int column = 0; column < EV_GIVEN; column++) {
-    slot->tts_values[number[column] - 1] = given->values[column];
-    slot->tts_isnull[number[column] - 1] = given->isnull[column];
+    tuple->tts_values[number[column] - 1] = given->values[column];
+    tuple->tts_isnull[number[column] - 1] = given->isnull[column];
   }
 }
 
@@ -71,7 +71,7 @@ static void insert_rows(void *argument) {
   Relation relation = table_open(outbox_pending_oid(), RowExclusiveLock);
   EState *estate = CreateExecutorState();
   ResultRelInfo *result = makeNode(ResultRelInfo);
-  TupleTableSlot *slot = MakeSingleTupleTableSlot(RelationGetDescr(relation), table_slot_callbacks(relation));
+  TupleTableSlot *tuple = MakeSingleTupleTableSlot(RelationGetDescr(relation), table_slot_callbacks(relation));
   const AttrNumber *number = column_numbers(relation);
 
   InitResultRelInfo(result, relation, 0, NULL, 0);
@@ -79,21 +79,21 @@ static void insert_rows(void *argument) {
   estate->es_opened_result_relations = lappend(estate->es_opened_result_relations, result);
   ExecOpenIndices(result, false);
   for (int i = 0; i < given->n; i++) {
-    fill_slot(slot, number, given);
+    fill_tuple(tuple, number, given);
     if (given->sinks) {
-      slot->tts_values[number[EV_SINK] - 1] = given->sinks[i];
-      slot->tts_isnull[number[EV_SINK] - 1] = false;
+      tuple->tts_values[number[EV_SINK] - 1] = given->sinks[i];
+      tuple->tts_isnull[number[EV_SINK] - 1] = false;
     }
-    ExecStoreVirtualTuple(slot);
+    ExecStoreVirtualTuple(tuple);
     OUTBOX_FAULT_POINT("enqueue.before_insert");
     AfterTriggerBeginQuery();
-    ExecSimpleRelationInsert(result, estate, slot);
+    ExecSimpleRelationInsert(result, estate, tuple);
     AfterTriggerEndQuery(estate);
     ResetPerTupleExprContext(estate);
   }
   OUTBOX_FAULT_POINT("enqueue.inserted");
   ExecCloseIndices(result);
-  ExecDropSingleTupleTableSlot(slot);
+  ExecDropSingleTupleTableSlot(tuple);
   ExecResetTupleTable(estate->es_tupleTable, false); /* slots of AFTER triggers */
   FreeExecutorState(estate);
   table_close(relation, NoLock);

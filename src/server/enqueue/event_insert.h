@@ -6,8 +6,9 @@
 typedef enum EventWriter {
   WRITER_USER,    /* a user's INSERT or COPY, also by an ORM */
   WRITER_ENQUEUE, /* outbox.enqueue(): the sink's USAGE and the dedup key are checked already */
-  WRITER_COPY     /* one more row of an event with several sinks: everything is checked already, and it may have the
-                     position, transaction and origin that it is to have */
+  /* One more row of an event with several sinks: everything is checked already, and it may have the position,
+   * transaction and origin that it is to have. */
+  WRITER_COPY
 } EventWriter;
 
 /* For outbox.enqueue(): inserts one row without an SQL statement. `values` and `isnull` have the columns before

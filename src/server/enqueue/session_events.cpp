@@ -26,9 +26,9 @@ static uint32 added = 0;
 static void add(const pg_uuid_t *id, FullTransactionId xact) {
   if (ring == NULL)
     ring = (Known *)MemoryContextAlloc(TopMemoryContext, sizeof(Known) * MAX_EVENTS);
-  Known *slot = &ring[added++ % MAX_EVENTS];
-  slot->id = *id;
-  slot->xact = xact;
+  Known *event = &ring[added++ % MAX_EVENTS];
+  event->id = *id;
+  event->xact = xact;
 }
 
 void session_events_add(const pg_uuid_t *id) {
@@ -64,10 +64,10 @@ SessionEvent session_events_find(const pg_uuid_t *id) {
   SessionEvent found = SESSION_EVENT_UNKNOWN;
 
   for (uint32 i = 0; i < Min(added, (uint32)MAX_EVENTS); i++) {
-    const Known *slot = &ring[(added - 1 - i) % MAX_EVENTS];
-    if (memcmp(&slot->id, id, sizeof *id) != 0)
+    const Known *event = &ring[(added - 1 - i) % MAX_EVENTS];
+    if (memcmp(&event->id, id, sizeof *id) != 0)
       continue;
-    const SessionEvent one = outcome(slot->xact);
+    const SessionEvent one = outcome(event->xact);
     if (one == SESSION_EVENT_COMMITTED || one == SESSION_EVENT_OPEN)
       return one;
     if (found == SESSION_EVENT_UNKNOWN)

@@ -50,9 +50,9 @@ enum {
 
 static_assert(C_COLUMNS == EVENT_ROW_N_COLUMNS);
 
-void event_row_read(TupleTableSlot *slot, EventRow *row) {
-  const Datum *values = slot->tts_values;
-  const bool *nulls = slot->tts_isnull;
+void event_row_read(TupleTableSlot *tuple, EventRow *row) {
+  const Datum *values = tuple->tts_values;
+  const bool *nulls = tuple->tts_isnull;
 
   row->ctid = *(ItemPointer)DatumGetPointer(values[C_CTID]);
   row->xmin = DatumGetTransactionId(values[C_XMIN]);
@@ -85,19 +85,19 @@ void event_row_read(TupleTableSlot *slot, EventRow *row) {
   /* A row that cannot be read counts as without origin. */
   row->origin = !has_routing || nulls[C_ORIGIN] ? 0 : DatumGetInt64(values[C_ORIGIN]);
   row->created_at = nulls[C_CREATED_AT] ? 0 : DatumGetTimestampTz(values[C_CREATED_AT]);
-  row->slot = slot;
+  row->tuple = tuple;
 }
 
 char *event_row_aggregate_type(const EventRow *row) {
-  return TextDatumGetCString(row->slot->tts_values[C_AGGREGATE_TYPE]);
+  return TextDatumGetCString(row->tuple->tts_values[C_AGGREGATE_TYPE]);
 }
 
 char *event_row_event_type(const EventRow *row) {
-  return TextDatumGetCString(row->slot->tts_values[C_EVENT_TYPE]);
+  return TextDatumGetCString(row->tuple->tts_values[C_EVENT_TYPE]);
 }
 
 ob_header *event_row_headers(const EventRow *row, size_t *n) {
-  return header_list(row->slot->tts_isnull[C_HEADERS] ? NULL : DatumGetJsonbP(row->slot->tts_values[C_HEADERS]), n);
+  return header_list(row->tuple->tts_isnull[C_HEADERS] ? NULL : DatumGetJsonbP(row->tuple->tts_values[C_HEADERS]), n);
 }
 
 /* The texts of a round's events are packed into blocks: a palloc() and pfree() for each text cost more. */
@@ -144,14 +144,14 @@ static ob_text copy_text(const char *data, int length) {
 }
 
 static void free_detoasted(const EventRow *row, int column, void *value) {
-  if ((Pointer)value != DatumGetPointer(row->slot->tts_values[column]))
+  if ((Pointer)value != DatumGetPointer(row->tuple->tts_values[column]))
     pfree(value); /* otherwise the round keeps two copies of each large value */
 }
 
 static ob_text copy_varlena(const EventRow *row, int column) {
-  if (row->slot->tts_isnull[column])
+  if (row->tuple->tts_isnull[column])
     return {NULL, 0};
-  text *value = DatumGetTextPP(row->slot->tts_values[column]);
+  text *value = DatumGetTextPP(row->tuple->tts_values[column]);
   ob_text copy = column == C_PAYLOAD_BYTES ? copy_bytes(VARDATA_ANY(value), VARSIZE_ANY_EXHDR(value))
                                            : copy_text(VARDATA_ANY(value), VARSIZE_ANY_EXHDR(value));
   free_detoasted(row, column, value);
@@ -161,7 +161,7 @@ static ob_text copy_varlena(const EventRow *row, int column) {
 static ob_text copy_json(const EventRow *row, int column) {
   static const int KEPT = 64 * 1024;
   static StringInfoData text = {};
-  Jsonb *value = DatumGetJsonbP(row->slot->tts_values[column]);
+  Jsonb *value = DatumGetJsonbP(row->tuple->tts_values[column]);
 
   if (text.data == NULL) {
     MemoryContext previous = MemoryContextSwitchTo(TopMemoryContext);
@@ -197,9 +197,9 @@ static ob_text header_value(const JsonbValue *value) {
 static void read_headers(const EventRow *row, ob_event *event) {
   event->headers = NULL;
   event->n_headers = 0;
-  if (row->slot->tts_isnull[C_HEADERS])
+  if (row->tuple->tts_isnull[C_HEADERS])
     return;
-  Jsonb *headers = DatumGetJsonbP(row->slot->tts_values[C_HEADERS]);
+  Jsonb *headers = DatumGetJsonbP(row->tuple->tts_values[C_HEADERS]);
   if (!JB_ROOT_IS_OBJECT(headers) || JB_ROOT_COUNT(headers) == 0)
     return;
   ob_header *list = (ob_header *)MemoryContextAlloc(round_context, sizeof(ob_header) * JB_ROOT_COUNT(headers));
@@ -212,10 +212,10 @@ bool event_row_fits(const EventRow *row) {
   static const int COPIES = 4; /* detoasted, as text, in the delivery library, in the request */
   Size size = 0;
 
-  if (!row->slot->tts_isnull[C_PAYLOAD])
-    size += toast_raw_datum_size(row->slot->tts_values[C_PAYLOAD]);
-  if (!row->slot->tts_isnull[C_PAYLOAD_BYTES])
-    size += toast_raw_datum_size(row->slot->tts_values[C_PAYLOAD_BYTES]);
+  if (!row->tuple->tts_isnull[C_PAYLOAD])
+    size += toast_raw_datum_size(row->tuple->tts_values[C_PAYLOAD]);
+  if (!row->tuple->tts_isnull[C_PAYLOAD_BYTES])
+    size += toast_raw_datum_size(row->tuple->tts_values[C_PAYLOAD_BYTES]);
   if (size < SMALL)
     return true;
   void *all = palloc_extended(size * COPIES, MCXT_ALLOC_HUGE | MCXT_ALLOC_NO_OOM);
@@ -226,8 +226,8 @@ bool event_row_fits(const EventRow *row) {
 }
 
 uint32 event_row_to_event(const EventRow *row, bool ordered, ob_event *event) {
-  const Datum *values = row->slot->tts_values;
-  const bool *nulls = row->slot->tts_isnull;
+  const Datum *values = row->tuple->tts_values;
+  const bool *nulls = row->tuple->tts_isnull;
 
   memset(event, 0, sizeof(*event));
   event->key_hash = ordered ? row->key_hash : 0;

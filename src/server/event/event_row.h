@@ -21,7 +21,7 @@ extern "C" {
 /* Was the event a dead letter that a user redrove, in order or with force? */
 typedef enum Redrive { NOT_REDRIVEN, REDRIVEN_IN_ORDER, REDRIVEN_LATE } Redrive;
 
-/* Its pointers point into the executor's slot: valid while the row is visited. */
+/* Its pointers point into the executor's tuple: valid while the row is visited. */
 typedef struct EventRow {
   ItemPointerData ctid;
   TransactionId xmin;
@@ -37,7 +37,7 @@ typedef struct EventRow {
   int64 overtaken_by; /* 0 = by no event */
   int64 origin;
   TimestampTz created_at;
-  TupleTableSlot *slot;
+  TupleTableSlot *tuple;
 } EventRow;
 
 /* The columns that routes match; palloc'd. The headers are several allocations (header_list). */
@@ -45,7 +45,7 @@ char *event_row_aggregate_type(const EventRow *row);
 char *event_row_event_type(const EventRow *row);
 ob_header *event_row_headers(const EventRow *row, size_t *n);
 
-void event_row_read(TupleTableSlot *slot, EventRow *row);
+void event_row_read(TupleTableSlot *tuple, EventRow *row);
 
 /* Did its last delivery fail? Then it blocks its key while it waits; a scheduled event does not. */
 static inline bool event_row_failed(const EventRow *row) {

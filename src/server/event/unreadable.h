@@ -38,8 +38,9 @@ typedef struct UnreadableRow {
 typedef enum UnreadableTry {
   TRY_SUCCEEDED,
   TRY_FAILED_AT_ROW, /* `failed` says which */
-  TRY_FAILED_AT_SOME /* a statement that writes several rows raised an error that one of them may have caused:
-                        `failed` has the error alone */
+  /* A statement that writes several rows raised an error that one of them may have caused: `failed` has the error
+   * alone. */
+  TRY_FAILED_AT_SOME
 } UnreadableTry;
 
 /* Calls `read` in a subtransaction, which is rolled back when an error of a row ends it. Throws any other error

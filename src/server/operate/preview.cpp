@@ -63,11 +63,11 @@ static bool has_message_for(const Reading *reading, const char *sink) {
   return false;
 }
 
-static bool visit_row(TupleTableSlot *slot, void *context) {
+static bool visit_row(TupleTableSlot *tuple, void *context) {
   Reading *reading = (Reading *)context;
   MemoryContext caller = MemoryContextSwitchTo(reading->context);
   EventRow row;
-  event_row_read(slot, &row);
+  event_row_read(tuple, &row);
   char *sink = row.sink ? pnstrdup(row.sink, row.sink_length) : NULL;
   bool is_wanted = reading->wanted && same_sink(sink, reading->wanted);
 

@@ -73,8 +73,8 @@ static void put_sink(ReturnSetInfo *result, const SinkStats *stats, const char *
 /* The workers of this database. */
 typedef struct Workers {
   bool alive; /* at least one worker runs, so the sinks' states are current */
-  bool
-      all_present; /* each shard has a worker, and all workers have looped lately: their low watermarks are current */
+  /* Each shard has a worker, and all workers have looped lately: their low watermarks are current. */
+  bool all_present;
   uint64 indexes;
 } Workers;
 

@@ -488,6 +488,6 @@ void outbox_launcher_main(Datum) {
       ProcessConfigFile(PGC_SIGHUP);
     }
   }
-  proc_exit(
-      1); /* exit code 0 would unregister the launcher, and pg_terminate_backend() would end delivery for good */
+  /* Exit code 0 would unregister the launcher, and pg_terminate_backend() would end delivery for good. */
+  proc_exit(1);
 }

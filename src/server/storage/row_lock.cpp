@@ -25,7 +25,7 @@ static Statement select_by_position =
 
 typedef struct LockRun {
   Relation table;
-  TupleTableSlot *slot;
+  TupleTableSlot *tuple;
   AttrNumber position;
   BlockNumber n_blocks;
   RowCheck follow;      /* may be NULL */
@@ -40,7 +40,7 @@ static int by_ctid(const void *a, const void *b) {
 static bool is_row(LockRun *run, const RowLock *lock) {
   bool is_null;
 
-  return DatumGetInt64(slot_getattr(run->slot, run->position, &is_null)) == lock->position && !is_null;
+  return DatumGetInt64(slot_getattr(run->tuple, run->position, &is_null)) == lock->position && !is_null;
 }
 
 /* Vacuum may have given the place to another row, so the position is compared. */
@@ -48,11 +48,11 @@ static RowLockResult lock_at_ctid(LockRun *run, RowLock *lock, Snapshot snapshot
   TM_FailureData failure;
 
   if (ItemPointerGetBlockNumber(&lock->ctid) >= run->n_blocks ||
-      !table_tuple_fetch_row_version(run->table, &lock->ctid, snapshot, run->slot) || !is_row(run, lock) ||
-      table_tuple_lock(run->table, &lock->ctid, snapshot, run->slot, GetCurrentCommandId(true), LockTupleExclusive,
+      !table_tuple_fetch_row_version(run->table, &lock->ctid, snapshot, run->tuple) || !is_row(run, lock) ||
+      table_tuple_lock(run->table, &lock->ctid, snapshot, run->tuple, GetCurrentCommandId(true), LockTupleExclusive,
                        LockWaitSkip, 0, &failure) != TM_Ok)
     return ROW_BUSY;
-  return run->follow == NULL || run->follow(run->slot, RelationGetDescr(run->table), lock) ? ROW_LOCKED : ROW_GONE;
+  return run->follow == NULL || run->follow(run->tuple, RelationGetDescr(run->table), lock) ? ROW_LOCKED : ROW_GONE;
 }
 
 static int by_position(const void *a, const void *b) {
@@ -87,7 +87,7 @@ void row_lock(RowLock *locks, int n, RowCheck follow) {
   if (n == 0)
     return;
   run.table = table_open(outbox_pending_oid(), RowShareLock);
-  run.slot = table_slot_create(run.table, NULL);
+  run.tuple = table_slot_create(run.table, NULL);
   run.position = get_attnum(RelationGetRelid(run.table), "position");
   run.n_blocks = RelationGetNumberOfBlocks(run.table);
   run.follow = follow;
@@ -122,6 +122,6 @@ void row_lock(RowLock *locks, int n, RowCheck follow) {
     pfree(positions);
   }
   pfree(run.not_locked);
-  ExecDropSingleTupleTableSlot(run.slot);
+  ExecDropSingleTupleTableSlot(run.tuple);
   table_close(run.table, NoLock);
 }

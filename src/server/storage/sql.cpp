@@ -17,13 +17,13 @@ typedef struct VisitReceiver {
   void *context;
 } VisitReceiver;
 
-static bool receive_row(TupleTableSlot *slot, DestReceiver *self) {
+static bool receive_row(TupleTableSlot *tuple, DestReceiver *self) {
   VisitReceiver *receiver = (VisitReceiver *)self;
 
   if (receiver->visit == NULL)
     return true;
-  slot_getallattrs(slot);
-  return receiver->visit(slot, receiver->context);
+  slot_getallattrs(tuple);
+  return receiver->visit(tuple, receiver->context);
 }
 
 static void receive_nothing(DestReceiver *) {}

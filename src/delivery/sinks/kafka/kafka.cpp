@@ -257,7 +257,7 @@ public:
   KafkaKind() : SinkKind("kafka") {}
 
   const std::vector<OptionSpec> &options() const override { return KafkaConfig::options(); }
-  std::vector<const char *> target_options() const override { return {"bootstrap_servers"}; }
+  std::vector<OptionName> target_options() const override { return {BOOTSTRAP_SERVERS}; }
   bool check_other(ob_scope scope, const std::string &name, const std::string &value, bool superuser) const override {
     return check_kafka_property(scope, name, value, superuser);
   }

@@ -52,7 +52,7 @@ static void check_brokers(const std::string &name, const std::string &value) {
 
 const std::vector<OptionSpec> &KafkaConfig::options() {
   static const auto &specs = *new auto([] {
-    std::vector<OptionSpec> all{server_option("bootstrap_servers", check_brokers,
+    std::vector<OptionSpec> all{server_option(BOOTSTRAP_SERVERS, check_brokers,
                                               "Required: brokers to start from, host:port separated by commas.")};
     all.insert(all.end(), KafkaRecordMaker::options().begin(), KafkaRecordMaker::options().end());
     all.insert(all.end(), kafka_token_options().begin(), kafka_token_options().end());
@@ -178,7 +178,7 @@ rd_kafka_t *start_kafka(KafkaConf conf) {
   if (rd_kafka_brokers_add(kafka, brokers.c_str()) == 0) {
     rd_kafka_destroy(kafka);
     throw BadInput(
-        OB_INTERNAL, "bootstrap_servers", "librdkafka has no broker to start from",
+        OB_INTERNAL, BOOTSTRAP_SERVERS, "librdkafka has no broker to start from",
         "For each of \"bootstrap_servers\", the protocol is not that of \"security_protocol\", or no thread "
         "could be started.");
   }
@@ -187,9 +187,8 @@ rd_kafka_t *start_kafka(KafkaConf conf) {
 }
 
 KafkaConfig::KafkaConfig(const Options &server, const Options *mapping) : maker_(server) {
-  auto brokers = server.find("bootstrap_servers");
-  if (brokers == server.end())
-    throw BadInput(OB_MISSING_OPTION, "bootstrap_servers", "option \"bootstrap_servers\" is required",
+  if (!find_option(server, BOOTSTRAP_SERVERS))
+    throw BadInput(OB_MISSING_OPTION, BOOTSTRAP_SERVERS, "option \"bootstrap_servers\" is required",
                    "A Kafka sink needs a broker to start from.",
                    "Example: OPTIONS (bootstrap_servers 'localhost:9092').");
   add_kafka_properties(server, properties_);

@@ -15,6 +15,8 @@
 
 namespace outbox {
 
+inline constexpr OptionName BOOTSTRAP_SERVERS{"bootstrap_servers"};
+
 using KafkaConf = std::unique_ptr<rd_kafka_conf_t, decltype(&rd_kafka_conf_destroy)>;
 
 class KafkaConfig final : public SinkConfig {

@@ -38,8 +38,8 @@ private:
   bool has_key_ = false;
   std::shared_ptr<const KafkaTokenSource> tokens_;
   mutable std::mutex mutex_;
-  std::map<std::string, std::string>
-      certificates_; /* certificate problems by the broker's host:port; guarded by mutex_ */
+  /* Certificate problems by the broker's host:port; guarded by mutex_. */
+  std::map<std::string, std::string> certificates_;
 };
 
 }  // namespace outbox

@@ -125,9 +125,9 @@ void KafkaSink::on_error(rd_kafka_event_t *event) {
     return; /* librdkafka also logs it and retries by itself */
   last_reason_ = kafka_reason(error);
   on_lost_connection(text);
+  /* One of several brokers may be away; wrong credentials are wrong everywhere. */
   if (error != RD_KAFKA_RESP_ERR__TRANSPORT && error != RD_KAFKA_RESP_ERR__RESOLVE &&
-      error != RD_KAFKA_RESP_ERR__TIMED_OUT) { /* one of several brokers may be away; wrong credentials are wrong
-                                                  everywhere */
+      error != RD_KAFKA_RESP_ERR__TIMED_OUT) {
     down_ = true;
     times_up_when_down_ = producer_->times_up();
     reporter_->down(last_error_, last_reason_);

@@ -101,8 +101,8 @@ public:
   };
   struct Topic {
     std::unique_ptr<rd_kafka_topic_t, TopicDestroy> handle;
-    size_t in_use = 0; /* messages of this topic; the handle is valid while this is positive, and then until the next
-                          call of topic() */
+    /* Messages of this topic; the handle is valid while this is positive, and then until the next call of topic(). */
+    size_t in_use = 0;
     const char *name() const { return rd_kafka_topic_name(handle.get()); }
   };
   /* Returns null if librdkafka refuses the name (rd_kafka_last_error()). */

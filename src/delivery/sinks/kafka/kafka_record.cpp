@@ -20,6 +20,9 @@
 namespace outbox {
 namespace {
 
+constexpr OptionName TOPIC{"topic"}, KEY{"key"}, PARTITION{"partition"}, TIMESTAMP{"timestamp"},
+    KEY_FORMAT{"key_format"};
+
 constexpr const char *default_topic = "outbox.event.${aggregate_type}";
 constexpr const char *default_headers = "event_type:header:eventType"; /* otherwise no record says what happened */
 
@@ -86,21 +89,21 @@ void check_key(const std::string &name, const std::string &value) {
 
 static std::vector<OptionSpec> make_options() {
   std::vector<OptionSpec> all{
-      server_option("topic", check_topic,
+      server_option(TOPIC, check_topic,
                     "Topic of an event: a template with ${aggregate_type}, ${event_type}, ${header.NAME} and the "
                     "like. Default 'outbox.event.${aggregate_type}'."),
-      server_option("key", check_key,
+      server_option(KEY, check_key,
                     "Key of the record: a template; NULL when a variable has no value. Default '${partition_key}'."),
       server_option(
-          "partition", check_partition,
+          PARTITION, check_partition,
           "Partition: a number, or a template that makes one. Default: a hash of the key, as Java's clients do it."),
       server_option(
-          "timestamp", nullptr,
+          TIMESTAMP, nullptr,
           "Timestamp of the record: 'created_at' of the event, the default (never later than now), or 'now'."),
   };
   const std::vector<OptionSpec> &format = FormatOptions::specs();
   all.push_back(format.front());
-  all.push_back(server_option("key_format", nullptr,
+  all.push_back(server_option(KEY_FORMAT, nullptr,
                               "How the key is written: 'raw' (the default), 'json', 'connect_json' (with its "
                               "schema), or 'base64' (the bytes behind it)."));
   all.insert(all.end(), format.begin() + 1, format.end());
@@ -113,26 +116,26 @@ const std::vector<OptionSpec> &KafkaRecordMaker::options() {
 }
 
 KafkaRecordMaker::KafkaRecordMaker(const Options &server) {
-  const std::string *topic = find_option(server, "topic");
-  topic_ = Template::parse("topic", topic ? *topic : default_topic);
-  read_option(server, "key", Template::parse, key_);
-  read_option(server, "partition", Template::parse, partition_);
-  key_format_ = parse_choice<KeyFormat>(server, "key_format",
+  const std::string *topic = find_option(server, TOPIC);
+  topic_ = Template::parse(TOPIC, topic ? *topic : default_topic);
+  read_option(server, KEY, Template::parse, key_);
+  read_option(server, PARTITION, Template::parse, partition_);
+  key_format_ = parse_choice<KeyFormat>(server, KEY_FORMAT,
                                         {{"raw", KeyFormat::Raw},
                                          {"json", KeyFormat::Json},
                                          {"connect_json", KeyFormat::ConnectJson},
                                          {"base64", KeyFormat::Base64}});
-  created_at_ = parse_choice<bool>(server, "timestamp", {{"created_at", true}, {"now", false}});
+  created_at_ = parse_choice<bool>(server, TIMESTAMP, {{"created_at", true}, {"now", false}});
 
   FormatOptions format = FormatOptions::parse(server);
-  if (format.format == Format::Debezium && !find_option(server, "headers")) {
-    format.placements = parse_placements("headers", default_headers);
+  if (format.format == Format::Debezium && !find_option(server, HEADERS)) {
+    format.placements = parse_placements(HEADERS, default_headers);
     for (Placement &placement : format.placements)
       placement.is_default = true;
   }
   for (const Placement &placement : format.placements)
     if (placement.place == Place::Partition) {
-      refuse_without_meaning(server, "partition", "Option \"headers\" names a column that is the partition.");
+      refuse_without_meaning(server, PARTITION, "Option \"headers\" names a column that is the partition.");
       partition_ = Template::of(placement.field);
       partition_is_column_ = true;
     }
@@ -189,18 +192,18 @@ void KafkaRecordMaker::make_partition(const ob_event &event, Record &record) con
   if (!partition_->render(event, text)) {
     if (partition_is_column_)
       return;
-    throw_no_value("partition", partition_->missing(event));
+    throw_no_value(PARTITION, partition_->missing(event));
   }
   if (!to_partition(text, record.partition))
-    throw BadInput(OB_BAD_VALUE, "partition", "\"" + shown(shortened(text)) + "\" is not a partition", partition_rule,
+    throw BadInput(OB_BAD_VALUE, PARTITION, "\"" + shown(shortened(text)) + "\" is not a partition", partition_rule,
                    "Change what the event has for it, or the options of the sink.");
 }
 
 void KafkaRecordMaker::make_topic(const ob_event &event, Record &record) const {
   if (!topic_.render(event, record.topic))
-    throw_no_value("topic", topic_.missing(event));
+    throw_no_value(TOPIC, topic_.missing(event));
   if (!legal_topic(record.topic) || is_kafkas_own(record.topic))
-    throw BadInput(OB_BAD_VALUE, "topic", "\"" + shown(record.topic) + "\" is not a legal topic name",
+    throw BadInput(OB_BAD_VALUE, TOPIC, "\"" + shown(record.topic) + "\" is not a legal topic name",
                    is_kafkas_own(record.topic) ? own_rule : topic_rule,
                    "Change the event's " + topic_.variables() + ", or option \"topic\" of the sink.");
 }

@@ -88,8 +88,7 @@ void open_kafka_key(KafkaProperties &given) {
   auto key = given.find("ssl.key.pem");
   if (key == given.end())
     return;
-  key->second = open_key({"ssl_key_pem", key->second, "ssl_certificate_pem", find(given, "ssl.certificate.pem"),
-                          "ssl_key_password", find(given, "ssl.key.password")});
+  key->second = open_key({key->second, find(given, "ssl.certificate.pem"), find(given, "ssl.key.password")});
   given.erase("ssl.key.password");
 }
 

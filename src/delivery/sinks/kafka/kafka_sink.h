@@ -125,17 +125,17 @@ private:
   Time drain_until_ = Time::max(); /* while it waits for slots: when to replace the producer */
   bool some_are_silent_ = false;   /* a drain took too long */
   bool topics_changed_ = false;
-  std::string paused_, slow_,
-      degraded_; /* status texts: of topics, of slow events, and the one that was reported last */
+  /* Status texts: of topics, of slow events, and the one that was reported last. */
+  std::string paused_, slow_, degraded_;
   Time now_ = std::chrono::steady_clock::now();            /* time of the last flush() or poll() */
   Time look_at_{};                                         /* when to look for slow events again */
   std::chrono::nanoseconds wall_ahead_ = wall_ahead(now_); /* of the monotonic clock, at the last check */
   bool keeps_offsets_ = false;
   bool down_ = false;
-  uint64_t times_up_when_down_ =
-      0;                  /* the producer's times_up() when the outage began: a larger value shows that it is over */
-  Time trust_up_after_{}; /* ignore connected brokers until then: librdkafka reports that all are down before it
-                             reports the last one */
+  /* The producer's times_up() when the outage began: a larger value shows that it is over. */
+  uint64_t times_up_when_down_ = 0;
+  /* Ignore connected brokers until then: librdkafka reports that all are down before it reports the last one. */
+  Time trust_up_after_{};
   Time check_at_ = Time::max(); /* when poll() is needed for a stall or for trust_up_after_ */
 };
 

@@ -15,7 +15,16 @@
 namespace outbox {
 namespace {
 
-constexpr std::string_view prefix = "sasl.oauthbearer.", aws_prefix = "aws_";
+constexpr OptionName HTTPS_CA_PEM{"https_ca_pem"}, AWS_REGION{"aws_region"};
+constexpr aws::CredentialNames aws_names{OptionName("aws_credentials"), OptionName("aws_access_key_id"),
+                                         OptionName("aws_secret_access_key"), OptionName("aws_session_token")};
+/* Of librdkafka's properties, those that are options of these tokens. */
+constexpr OptionName SASL_OAUTHBEARER_CLIENT_ID{"sasl_oauthbearer_client_id"},
+    SASL_OAUTHBEARER_CLIENT_SECRET{"sasl_oauthbearer_client_secret"},
+    SASL_OAUTHBEARER_SCOPE{"sasl_oauthbearer_scope"}, SASL_OAUTHBEARER_EXTENSIONS{"sasl_oauthbearer_extensions"},
+    SASL_OAUTHBEARER_TOKEN_ENDPOINT_URL{"sasl_oauthbearer_token_endpoint_url"};
+
+constexpr std::string_view prefix = "sasl.oauthbearer.";
 constexpr const char *msk_iam = "aws_msk_iam";
 constexpr int64_t msk_lifetime_s = 900;
 
@@ -64,7 +73,7 @@ std::vector<std::pair<std::string, std::string>> parse_extensions(const std::str
   return extensions;
 }
 
-[[noreturn]] void missing(const char *option, std::string detail, std::string hint) {
+[[noreturn]] void missing(OptionName option, std::string detail, std::string hint) {
   throw BadInput(OB_MISSING_OPTION, option, "option \"" + std::string(option) + "\" is missing", std::move(detail),
                  std::move(hint));
 }
@@ -72,15 +81,14 @@ std::vector<std::pair<std::string, std::string>> parse_extensions(const std::str
 void check_endpoint(const KafkaProperties &given, bool whole) {
   constexpr const char *why = "The worker gets a token there by client credentials.";
   if (get(given, "sasl.oauthbearer.token.endpoint.url").empty())
-    missing("sasl_oauthbearer_token_endpoint_url", why,
+    missing(SASL_OAUTHBEARER_TOKEN_ENDPOINT_URL, why,
             "Use CREATE SERVER ... OPTIONS (sasl_oauthbearer_token_endpoint_url 'https://...').");
   if (!whole)
     return;
   if (client_id(given).empty())
-    missing("sasl_oauthbearer_client_id", why,
-            "Use ALTER SERVER ... OPTIONS (ADD sasl_oauthbearer_client_id '...').");
+    missing(SASL_OAUTHBEARER_CLIENT_ID, why, "Use ALTER SERVER ... OPTIONS (ADD sasl_oauthbearer_client_id '...').");
   if (client_secret(given).empty())
-    missing("sasl_oauthbearer_client_secret", "The user mapping for PUBLIC does not have it.",
+    missing(SASL_OAUTHBEARER_CLIENT_SECRET, "The user mapping for PUBLIC does not have it.",
             "Use CREATE USER MAPPING FOR PUBLIC SERVER ... OPTIONS (sasl_oauthbearer_client_secret '...').");
 }
 
@@ -94,19 +102,18 @@ void check_without_meaning(const KafkaProperties &given, const Options &server, 
     if (!options)
       continue;
     if (msk)
-      for (const char *name :
-           {"sasl_oauthbearer_client_id", "sasl_oauthbearer_client_secret", "sasl_oauthbearer_scope",
-            "sasl_oauthbearer_extensions", "sasl_oauthbearer_token_endpoint_url", "https_ca_pem"})
+      for (OptionName name : {SASL_OAUTHBEARER_CLIENT_ID, SASL_OAUTHBEARER_CLIENT_SECRET, SASL_OAUTHBEARER_SCOPE,
+                              SASL_OAUTHBEARER_EXTENSIONS, SASL_OAUTHBEARER_TOKEN_ENDPOINT_URL, HTTPS_CA_PEM})
         refuse_without_meaning(*options, name, reason);
     else
-      for (const OptionSpec &spec : kafka_token_options())
-        if (std::string_view(spec.name).starts_with(aws_prefix))
-          refuse_without_meaning(*options, spec.name, reason);
+      for (OptionName name : {AWS_REGION, aws_names.credentials, aws_names.access_key_id, aws_names.secret_access_key,
+                              aws_names.session_token})
+        refuse_without_meaning(*options, name, reason);
   }
 }
 
 std::shared_ptr<const KafkaTokenSource> of_endpoint(const KafkaProperties &given, const Options &server) {
-  auto *ca_pem = find_option(server, "https_ca_pem");
+  auto *ca_pem = find_option(server, HTTPS_CA_PEM);
   OauthClient client{.token_url = get(given, "sasl.oauthbearer.token.endpoint.url"),
                      .client_id = client_id(given),
                      .client_secret = client_secret(given),
@@ -119,7 +126,7 @@ std::shared_ptr<const KafkaTokenSource> of_endpoint(const KafkaProperties &given
   std::string extensions = get(given, "sasl.oauthbearer.extensions");
   KafkaToken made{{},
                   extensions.empty() ? decltype(KafkaToken::extensions)()
-                                     : parse_extensions("sasl_oauthbearer_extensions", extensions)};
+                                     : parse_extensions(SASL_OAUTHBEARER_EXTENSIONS, extensions)};
   return std::make_shared<KafkaTokenSource>(
       KafkaTokenSource{[client = std::move(client), made = std::move(made)](const Stop &stop) -> Grant<KafkaToken> {
                          auto grant = client.fetch(stop);
@@ -141,10 +148,10 @@ std::string msk_token(const std::string &region, const aws::Credentials &credent
 }
 
 std::shared_ptr<const KafkaTokenSource> of_msk(const Options &server, const Options &mapping) {
-  auto credentials = aws::parse_credentials(server, &mapping, aws_prefix);
-  auto *id = find_option(mapping, "aws_access_key_id");
+  auto credentials = aws::parse_credentials(server, &mapping, aws_names);
+  auto *id = find_option(mapping, aws_names.access_key_id);
   return std::make_shared<KafkaTokenSource>(KafkaTokenSource{
-      [credentials, region = *find_option(server, "aws_region")](const Stop &stop) -> Grant<KafkaToken> {
+      [credentials, region = *find_option(server, AWS_REGION)](const Stop &stop) -> Grant<KafkaToken> {
         auto grant = credentials->fetch(stop);
         auto ends = std::chrono::steady_clock::now() + std::chrono::seconds(msk_lifetime_s);
         return {{msk_token(region, grant.value, time(nullptr)), {}}, std::min(ends, grant.expires)};
@@ -190,11 +197,11 @@ const std::vector<OptionSpec> &kafka_token_options() {
   static const auto &specs = *new auto([] {
     std::vector<OptionSpec> all{
         server_option(
-            "https_ca_pem", check_certificates_pem,
+            HTTPS_CA_PEM, check_certificates_pem,
             "Certificates in PEM that the token endpoint's must come from, instead of the system's authorities."),
-        server_option("aws_region", check_region,
+        server_option(AWS_REGION, check_region,
                       "Of the Amazon MSK cluster, with sasl_oauthbearer_method 'aws_msk_iam': 'eu-central-1'.")};
-    auto credentials = aws::credential_options(aws_prefix);
+    auto credentials = aws::credential_options(aws_names);
     all.insert(all.end(), credentials.begin(), credentials.end());
     return all;
   }());
@@ -209,14 +216,14 @@ void check_kafka_tokens(const KafkaProperties &given, const Options &server, con
     check_endpoint(given, mapping != nullptr);
     return;
   }
-  if (!find_option(server, "aws_region"))
-    missing("aws_region", "A token for Amazon MSK is signed for the region of the cluster.",
+  if (!find_option(server, AWS_REGION))
+    missing(AWS_REGION, "A token for Amazon MSK is signed for the region of the cluster.",
             "Use CREATE SERVER ... OPTIONS (aws_region 'eu-central-1').");
-  (void)aws::parse_credentials(server, mapping, aws_prefix);
+  (void)aws::parse_credentials(server, mapping, aws_names);
 }
 
 void check_kafka_token_mapping(const Options &mapping) {
-  aws::check_credential_mapping(mapping, aws_prefix);
+  aws::check_credential_mapping(mapping, aws_names);
 }
 
 std::shared_ptr<const KafkaTokenSource> kafka_token_source(const KafkaProperties &given, const Options &server,

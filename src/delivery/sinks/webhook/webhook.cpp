@@ -62,15 +62,15 @@ private:
   std::shared_ptr<const WebhookConfig> config_;
   std::shared_ptr<HttpLoop> loop_;  // destroyed after the endpoint; the loop's tasks must not own the loop
   std::shared_ptr<Endpoint> endpoint_;
-  std::unique_ptr<Renewed<OauthToken>>
-      tokens_;  // null if the sink uses none; last member: its thread uses the others
+  // Null if the sink uses none; last member: its thread uses the others.
+  std::unique_ptr<Renewed<OauthToken>> tokens_;
 };
 
 class WebhookKind final : public SinkKind {
 public:
   WebhookKind() : SinkKind("webhook") {}
   const std::vector<OptionSpec> &options() const override { return webhook_options(); }
-  std::vector<const char *> target_options() const override { return {"url"}; }
+  std::vector<OptionName> target_options() const override { return {URL}; }
   void check_mapping(const Options &mapping) const override {
     WebhookAuth::parse(mapping);
     HttpPeer::check_mapping(mapping);
@@ -90,12 +90,12 @@ public:
   }
   std::vector<Advice> advise(const SinkConfig & /*config*/, const Options & /*server*/,
                              const Options *mapping) const override {
-    if (mapping && find_option(*mapping, "secret"))
+    if (mapping && find_option(*mapping, SECRET))
       return {};
     return {{"signature",
              "It has no secret: its requests are not signed, and a receiver cannot tell them from forged ones.",
              "-- give it a secret, 24 to 64 random bytes in base64, and the receiver the same: " +
-                 set_in_mapping(mapping, {{"secret", "whsec_..."}})}};
+                 set_in_mapping(mapping, {{SECRET, "whsec_..."}})}};
   }
   bool sends_test_event() const override { return true; }
   /* The schedule of the Standard Webhooks specification: ten attempts within about three days. */

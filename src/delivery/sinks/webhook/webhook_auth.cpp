@@ -9,45 +9,46 @@
 #include "delivery/base/base64.h"
 #include "delivery/formats/standard_webhooks.h"
 #include "delivery/http/http_peer.h"
+#include "delivery/sinks/webhook/webhook_options.h"
 
 namespace outbox {
 namespace {
 
-[[noreturn]] void required(const char *name, const std::string &with, std::string detail) {
-  throw BadInput(OB_MISSING_OPTION, name, "option \"" + std::string(name) + "\" is required with \"" + with + "\"",
-                 std::move(detail),
+[[noreturn]] void required(OptionName name, OptionName with, std::string detail) {
+  throw BadInput(OB_MISSING_OPTION, name,
+                 "option \"" + std::string(name) + "\" is required with \"" + with.text + "\"", std::move(detail),
                  "Use CREATE USER MAPPING FOR PUBLIC SERVER ... OPTIONS (" + std::string(name) + " '...').");
 }
 
 void add_signing_keys(const Options &mapping, WebhookAuth &auth) {
-  auto *secret = find_option(mapping, "secret"), *old_secret = find_option(mapping, "old_secret");
+  auto *secret = find_option(mapping, SECRET), *old_secret = find_option(mapping, OLD_SECRET);
   if (old_secret && !secret)
-    required("secret", "old_secret", "During a rotation both sign: the new secret and the old one.");
+    required(SECRET, OLD_SECRET, "During a rotation both sign: the new secret and the old one.");
   if (secret)
-    auth.signing_keys.push_back(standard_webhooks::SigningKey::parse("secret", *secret));
+    auth.signing_keys.push_back(standard_webhooks::SigningKey::parse(SECRET, *secret));
   if (old_secret)
-    auth.signing_keys.push_back(standard_webhooks::SigningKey::parse("old_secret", *old_secret));
+    auth.signing_keys.push_back(standard_webhooks::SigningKey::parse(OLD_SECRET, *old_secret));
   if (auth.signing_keys.size() == 2 && auth.signing_keys[0] == auth.signing_keys[1])
-    refuse_value("old_secret", "It is the same as option \"secret\".",
+    refuse_value(OLD_SECRET, "It is the same as option \"secret\".",
                  "Set secret to the new one, and old_secret to the one that receivers still know.");
 }
 
 void add_authorization(const Options &mapping, WebhookAuth &auth) {
-  auto *username = find_option(mapping, "username"), *password = find_option(mapping, "password");
-  auto *token = find_option(mapping, "bearer_token");
-  std::vector<const char *> kinds;
+  auto *username = find_option(mapping, USERNAME), *password = find_option(mapping, PASSWORD);
+  auto *token = find_option(mapping, BEARER_TOKEN);
+  std::vector<OptionName> kinds;
   if (username || password)
-    kinds.push_back("username");
+    kinds.push_back(USERNAME);
   if (token)
-    kinds.push_back("bearer_token");
+    kinds.push_back(BEARER_TOKEN);
   if (find_header(auth.headers, "authorization"))
-    kinds.push_back("headers");
+    kinds.push_back(HEADERS);
   if (kinds.size() > 1)
     throw BadInput(OB_BAD_VALUE, kinds[1],
-                   "options \"" + std::string(kinds[0]) + "\" and \"" + kinds[1] + "\" exclude each other",
+                   "options \"" + std::string(kinds[0]) + "\" and \"" + kinds[1].text + "\" exclude each other",
                    "A request has one header Authorization, and each of them makes it.", "Leave one of them out.");
   if (password && !username)
-    required("username", "password", "Basic authentication sends both.");
+    required(USERNAME, PASSWORD, "Basic authentication sends both.");
   if (username) {
     std::string basic;
     append_base64(*username + ":" + (password ? *password : std::string()), basic);
@@ -61,7 +62,7 @@ void add_authorization(const Options &mapping, WebhookAuth &auth) {
 
 WebhookAuth WebhookAuth::parse(const Options &mapping) {
   WebhookAuth auth;
-  read_option(mapping, "headers", parse_headers, auth.headers);
+  read_option(mapping, HEADERS, parse_headers, auth.headers);
   add_signing_keys(mapping, auth);
   add_authorization(mapping, auth);
   return auth;
@@ -69,24 +70,24 @@ WebhookAuth WebhookAuth::parse(const Options &mapping) {
 
 SecretMask webhook_secrets(const Options &mapping) {
   SecretMask secrets;
-  auto given = [&mapping](const char *name) {
+  auto given = [&mapping](OptionName name) {
     auto *value = find_option(mapping, name);
     return value ? *value : std::string();
   };
-  for (auto &[name, value] : parse_headers("headers", mapping.count("headers") ? given("headers") : "{}"))
+  for (auto &[name, value] : parse_headers(HEADERS, find_option(mapping, HEADERS) ? given(HEADERS) : "{}"))
     secrets.add_header(value);
-  for (const char *name : {"secret", "old_secret"}) {
+  for (OptionName name : {SECRET, OLD_SECRET}) {
     std::string value = given(name);
     secrets.add(value);
     for (std::string_view prefix : {"whsec_", "whsk_"}) /* receivers may repeat the secret without it */
       if (value.starts_with(prefix))
         secrets.add(value.substr(prefix.size()));
   }
-  for (const char *name : {"bearer_token", "oauth_client_secret"})
+  for (OptionName name : {BEARER_TOKEN, OAUTH_CLIENT_SECRET})
     secrets.add(given(name));
-  if (find_option(mapping, "username"))
-    secrets.add_basic(given("username"), given("password"));
-  secrets.add_url(given("url"));
+  if (find_option(mapping, USERNAME))
+    secrets.add_basic(given(USERNAME), given(PASSWORD));
+  secrets.add_url(given(URL));
   HttpPeer::add_secrets(mapping, secrets);
   return secrets;
 }

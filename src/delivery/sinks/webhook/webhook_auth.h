@@ -12,8 +12,8 @@
 namespace outbox {
 
 struct WebhookAuth {
-  std::vector<standard_webhooks::SigningKey>
-      signing_keys;     // the new key first; during a rotation both sign; empty: not signed
+  // The new key first; during a rotation both sign; empty: not signed.
+  std::vector<standard_webhooks::SigningKey> signing_keys;
   HttpHeaders headers;  // Authorization, and the headers of the user mapping
 
   /* Parses a user mapping whose options were checked one by one, and checks their combinations. Throws BadInput. */

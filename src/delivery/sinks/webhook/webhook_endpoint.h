@@ -118,11 +118,11 @@ private:
   ConcurrencyLimiter limiter_;
   KeyedQueue<WebhookRequest> queue_;
   std::map<uint64_t, InFlight> in_flight_;  // by serial: requests on the wire whose end is not yet handled
-  std::vector<Failure> failures_;           // found by the loop's thread, not yet fetched by the main thread; has
-                                            // capacity for all of in_flight_
-  bool halted_ = false;                     // start nothing until the failures are fetched
-  bool shedding_ = false;                   // queued events are returned, because a long pause was asked for
-  bool pump_scheduled_ = false;             // a timer or a free connection will call pump()
+  // Found by the loop's thread, not yet fetched by the main thread; has capacity for all of in_flight_.
+  std::vector<Failure> failures_;
+  bool halted_ = false;          // start nothing until the failures are fetched
+  bool shedding_ = false;        // queued events are returned, because a long pause was asked for
+  bool pump_scheduled_ = false;  // a timer or a free connection will call pump()
   bool pump_posted_ = false;
   uint64_t last_serial_ = 0;
   uint64_t outage_ = 0;  // number of outages so far

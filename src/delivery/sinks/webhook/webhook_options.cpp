@@ -5,7 +5,6 @@
 #include "delivery/sinks/webhook/webhook_options.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "delivery/formats/cloudevents.h"
 #include "delivery/formats/standard_webhooks.h"
@@ -42,9 +41,9 @@ milliseconds parse_max_pause(const std::string &name, const std::string &value) 
   return parse_duration(name, value, std::chrono::seconds(1), std::chrono::hours(24));
 }
 milliseconds disable_after_of(const Options &server) {
-  auto given = server.find("disable_after");
-  return given == server.end() ? milliseconds(std::chrono::hours(24 * 5))
-                               : parse_disable_after(given->first, given->second);
+  milliseconds after = std::chrono::hours(24 * 5);
+  read_option(server, DISABLE_AFTER, parse_disable_after, after);
+  return after;
 }
 
 /* ---- the table ---- */
@@ -52,63 +51,64 @@ milliseconds disable_after_of(const Options &server) {
 static std::vector<OptionSpec> make_options() {
   std::vector<OptionSpec> all{
       server_or_mapping_option(
-          "url", check<WebhookUrl::parse>,
+          URL, check<WebhookUrl::parse>,
           "Where events are sent to; variables such as ${aggregate_id} may stand in path and query. In the user "
           "mapping when it carries a token. https, unless allow_http is true."),
-      server_option("format", nullptr,
+      server_option(FORMAT, nullptr,
                     "Body and headers: 'standard-webhooks' (the default), 'cloudevents' (binary), "
                     "'cloudevents-structured', or 'raw' (the payload as it is)."),
-      server_option("method", check<parse_method>, "POST (the default), PUT, PATCH or DELETE."),
-      server_option("body", check<BodyTemplate::parse>,
+      server_option(METHOD, check<parse_method>, "POST (the default), PUT, PATCH or DELETE."),
+      server_option(BODY, check<BodyTemplate::parse>,
                     "Instead of the format's body: JSON with variables, '{\"id\": ${id}, \"payload\": ${payload}}'. "
                     "Empty: no body."),
       server_option(
-          "source", CloudEvents::check_source,
+          SOURCE, CloudEvents::check_source,
           "Of CloudEvents: a URI reference, with variables. Default '/outbox/${database}/${aggregate_type}'."),
-      server_option("header_prefix", nullptr,
+      server_option(HEADER_PREFIX, nullptr,
                     "First part of the names of the headers for id, timestamp and signature: 'webhook' (the default) "
                     "or 'svix'."),
       server_option(
-          "idempotency_key", check<parse_bool>,
+          IDEMPOTENCY_KEY, check<parse_bool>,
           "Whether the header Idempotency-Key carries the event's dedup_key, or else its id. Default false."),
-      server_option("rate_limit", check<parse_rate>,
+      server_option(RATE_LIMIT, check<parse_rate>,
                     "Requests that may start within any stretch of time, retries included: '100/s', '600/min', "
                     "'1000/h', '1/10s'. Default: no limit."),
-      server_option("disable_after", check<parse_disable_after>,
+      server_option(DISABLE_AFTER, check<parse_disable_after>,
                     "How long the endpoint may fail without a success before it is disabled, its events kept: 0 (for "
                     "ever) to 365d. Default 5d."),
       server_option(
-          "max_pause", check<parse_max_pause>,
+          MAX_PAUSE, check<parse_max_pause>,
           "The longest pause for which an answer may ask by Retry-After or RateLimit-Reset: 1s to 1d. Default 1h."),
-      server_or_mapping_option("headers", check<parse_headers>,
+      server_or_mapping_option(HEADERS, check<parse_headers>,
                                "Request headers, a flat JSON object: '{\"X-Tenant\": \"${header.tenant}\"}'. In the "
                                "user mapping those that are secrets, without variables."),
-      server_option("forward_headers", check<ForwardedHeaders::parse>,
+      server_option(FORWARD_HEADERS, check<ForwardedHeaders::parse>,
                     "Headers of the event that are sent: names separated by commas, which may end with *. Default "
                     "'traceparent, tracestate, baggage, x-request-id, x-correlation-id'. Never those that the sink "
                     "writes, cookies, credentials, Forwarded and the like."),
-      server_option("oauth_token_url", check_token_url,
+      server_option(OAUTH_TOKEN_URL, check_token_url,
                     "The token endpoint from which the sink gets an access token, by OAuth 2.0's client credentials. "
                     "https, unless allow_http is true."),
-      server_option("oauth_client_id", check_oauth_text, "With oauth_token_url: who asks for tokens."),
-      server_option("oauth_scope", check_oauth_text,
+      server_option(OAUTH_CLIENT_ID, check_oauth_text, "With oauth_token_url: who asks for tokens."),
+      server_option(OAUTH_SCOPE, check_oauth_text,
                     "With oauth_token_url: scopes of the token, separated by blanks. Default: none is named."),
-      server_option("oauth_audience", check_oauth_text,
+      server_option(OAUTH_AUDIENCE, check_oauth_text,
                     "With oauth_token_url: who the token is for, where the token endpoint asks for it. Default: none "
                     "is named."),
-      secret_option("secret", check<standard_webhooks::SigningKey::parse>,
+      secret_option(SECRET, check<standard_webhooks::SigningKey::parse>,
                     "Signs every request: 'whsec_' and the base64 of 24 to 64 random bytes (v1), or 'whsk_' and the "
                     "base64 of an Ed25519 private key (v1a). Without it requests are not signed."),
-      secret_option("old_secret", check<standard_webhooks::SigningKey::parse>,
+      secret_option(OLD_SECRET, check<standard_webhooks::SigningKey::parse>,
                     "During a rotation the secret that receivers still know: both sign."),
-      secret_option("bearer_token", check_bearer_token, "Sent as 'Authorization: Bearer ...'."),
-      secret_option("oauth_client_secret", check_oauth_text, "Of oauth_client_id, for oauth_token_url."),
-      secret_option("username", check_username, "User name of Basic authentication."),
-      secret_option("password", check_password, "Password of Basic authentication."),
+      secret_option(BEARER_TOKEN, check_bearer_token, "Sent as 'Authorization: Bearer ...'."),
+      secret_option(OAUTH_CLIENT_SECRET, check_oauth_text, "Of oauth_client_id, for oauth_token_url."),
+      secret_option(USERNAME, check_username, "User name of Basic authentication."),
+      secret_option(PASSWORD, check_password, "Password of Basic authentication."),
   };
   const auto server = HttpPeer::server_specs(), mapping = HttpPeer::mapping_specs();
-  const auto limit =
-      std::find_if(all.begin(), all.end(), [](const OptionSpec &spec) { return !strcmp(spec.name, "rate_limit"); });
+  const auto limit = std::find_if(all.begin(), all.end(), [](const OptionSpec &spec) {
+    return std::string_view(spec.name.text) == RATE_LIMIT.text;
+  });
   all.insert(limit, server.begin(), server.end()); /* hints show the first ones */
   all.insert(all.end(), mapping.begin(), mapping.end());
   return all;

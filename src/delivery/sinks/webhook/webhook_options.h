@@ -9,6 +9,12 @@
 
 namespace outbox {
 
+inline constexpr OptionName METHOD{"method"}, BODY{"body"}, HEADER_PREFIX{"header_prefix"},
+    IDEMPOTENCY_KEY{"idempotency_key"}, RATE_LIMIT{"rate_limit"}, DISABLE_AFTER{"disable_after"},
+    MAX_PAUSE{"max_pause"}, FORWARD_HEADERS{"forward_headers"}, OAUTH_TOKEN_URL{"oauth_token_url"},
+    OAUTH_CLIENT_ID{"oauth_client_id"}, OAUTH_SCOPE{"oauth_scope"}, OAUTH_AUDIENCE{"oauth_audience"},
+    SECRET{"secret"}, OLD_SECRET{"old_secret"}, OAUTH_CLIENT_SECRET{"oauth_client_secret"}, USERNAME{"username"};
+
 const std::vector<OptionSpec> &webhook_options();
 
 /* Parsers of values; each throws BadInput. */

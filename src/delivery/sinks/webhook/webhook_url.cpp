@@ -152,23 +152,23 @@ std::string WebhookUrl::render(const ob_event &event) const {
   std::string url = origin_, part;
   /* An empty value in a path counts as missing: DELETE /orders/ would affect all orders. */
   if (std::string missing = path_.missing(event, true); !missing.empty())
-    throw_no_value("url", missing);
+    throw_no_value(URL, missing);
   path_.render_encoded(event, is_unreserved, part);
   if (has_dots(part))
-    throw BadInput(OB_BAD_VALUE, "url", "event would change the path of the sink's url",
+    throw BadInput(OB_BAD_VALUE, URL, "event would change the path of the sink's url",
                    "A value of " + path_.variables() + " makes a path segment \".\" or \"..\".",
                    "Change the event's value, or write other text beside the variable in option \"url\".");
   url += part;
   if (!query_.render_encoded(event, is_unreserved, part))
-    throw_no_value("url", query_.missing(event));
+    throw_no_value(URL, query_.missing(event));
   url += part;
   if (UrlParts(url).host() !=
       host_)  // checked again, although parse() ensures it: the sink's credentials go to this host
-    throw BadInput(OB_BAD_VALUE, "url", "event would change the host of the sink's url",
+    throw BadInput(OB_BAD_VALUE, URL, "event would change the host of the sink's url",
                    "The host is for the owner of the sink alone to choose.",
                    "Change the event's values, or the option \"url\".");
   if (url.size() > max_url)
-    throw BadInput(OB_BAD_VALUE, "url", "event makes the sink's url too long",
+    throw BadInput(OB_BAD_VALUE, URL, "event makes the sink's url too long",
                    "It would have " + std::to_string(url.size()) + " bytes; at most " + std::to_string(max_url) +
                        " are allowed.",
                    "Put long texts into the payload.");
