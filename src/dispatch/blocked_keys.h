@@ -34,8 +34,8 @@ struct BlockedKey {
   uint64_t key_hash;
   int64_t blocker; /* BLOCKED: the blocker's position */
   int64_t group;   /* the value of blocked_by in the rows that are marked for this key */
-  int64_t drained; /* its marked rows up to this position were claimed; of those that came back, the sink's cursor
-                      knows */
+  /* Its marked rows up to this position were claimed; of those that came back, the sink's cursor knows. */
+  int64_t drained;
 
   /* A draining key can be blocked by a later event than the next marked row. */
   bool may_have_undrained_before(int64_t position) const noexcept { return drained + 1 < position; }

@@ -17,7 +17,7 @@ static Mark mark_of(const Row &row, const RoundSink &sink, int64_t group) {
 
 /* Why the round cannot take one more event; NULL if it can. */
 static const char *no_room(const Round &round, const RoundSink &sink) {
-  return sink.cursor->free_slots() <= 0                    ? "its sink takes no more"
+  return sink.cursor->free_places() <= 0                   ? "its sink takes no more"
          : round.free_events <= 0 || round.free_bytes <= 0 ? "the worker takes no more"
                                                            : nullptr;
 }

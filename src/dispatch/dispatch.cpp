@@ -27,8 +27,8 @@ void Dispatch::give_places(int max_events, int64_t max_bytes) noexcept {
   for (const bool with_backlog : {true, false})
     for (const RoundSink *sink : sinks.all())
       if (sink->cursor->has_backlog() == with_backlog)
-        sink->cursor->set_free_slots(shares.may_claim(*sink),
-                                     sink->in_flight == 0 ? bytes : bytes - sink->bytes_in_flight);
+        sink->cursor->set_free_places(shares.may_claim(*sink),
+                                      sink->in_flight == 0 ? bytes : bytes - sink->bytes_in_flight);
   places_exhausted = shares.exhausted();
 }
 

@@ -81,8 +81,9 @@ struct alignas(128) InFlightEvent {
   int32_t retry_after_ms;
   int32_t took_ms;   /* from its submission to its end */
   const char *error; /* of a delivered event: the peer's acknowledgement; NULL: there is none */
-  SinkId given_to; /* the sink that must still send this event: its row was moved there, and skipped, while it was in
-                      flight; 0 = none */
+  /* The sink that must still send this event: its row was moved there, and skipped, while it was in flight; 0 = none.
+   */
+  SinkId given_to;
   uint32_t index;
 };
 static_assert(sizeof(InFlightEvent) == 128 && offsetof(InFlightEvent, next) == 64);

@@ -14,13 +14,13 @@ void MainScan::begin_round() noexcept {
 bool MainScan::begin_read(const Round &round, MainRead *read) noexcept {
   const bool has_room = round.free_events > 0 && round.free_bytes > 0;
   int64_t lowest = POSITION_NONE, above = POSITION_NONE;
-  int free_slots = 0;
+  int free_places = 0;
 
   for (const RoundSink *sink : sinks_.all()) {
     SinkCursor *cursor = sink->cursor;
     if (cursor->position() < from_)
       continue;
-    if (!has_room || cursor->free_slots() <= 0) /* rows may wait, and no later commit tells of them */
+    if (!has_room || cursor->free_places() <= 0) /* rows may wait, and no later commit tells of them */
       cursor->set_has_backlog(true);
     else if (cursor->may_read())
       lowest = std::min(lowest, cursor->position());
@@ -38,13 +38,13 @@ bool MainScan::begin_read(const Round &round, MainRead *read) noexcept {
     }
     cursor->begin_read();
     n_reading_++;
-    free_slots += cursor->free_slots();
+    free_places += cursor->free_places();
   }
   /* A sink that leaves this read may stand at a position of its own then: the next round reads on from there. */
   from_ = above;
   n_rows_ = 0;
   last_position_ = lowest;
-  limit_ = std::clamp(std::min(free_slots, round.free_events) * 2, READ_MIN, READ_MAX);
+  limit_ = std::clamp(std::min(free_places, round.free_events) * 2, READ_MIN, READ_MAX);
   *read = {lowest, limit_};
   return true;
 }

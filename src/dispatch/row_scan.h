@@ -28,8 +28,8 @@ inline constexpr int READ_MAX = 10000;
 inline constexpr int READ_MIN = 256;
 
 /* How many rows a scan of one sink reads at once: one more than it can claim tells that there are more. */
-inline int read_limit(int free_slots) noexcept {
-  return std::clamp(free_slots + 1, READ_MIN, READ_MAX);
+inline int read_limit(int free_places) noexcept {
+  return std::clamp(free_places + 1, READ_MIN, READ_MAX);
 }
 
 }  // namespace dispatch

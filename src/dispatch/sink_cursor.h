@@ -45,24 +45,24 @@ public:
   void end_read(bool has_backlog) noexcept;
   /* The main scan may read on for the sink. Rows of a late transaction come before rows that were enqueued after its
    * commit, so they are read first. */
-  bool may_read() const noexcept { return free_slots_ > 0 && late.empty(); }
+  bool may_read() const noexcept { return free_places_ > 0 && late.empty(); }
 
   /* There were rows that it had no room for, or that were not read. */
   bool has_backlog() const noexcept { return has_backlog_; }
   void set_has_backlog(bool has_backlog) noexcept { has_backlog_ = has_backlog; }
 
   /* How many more events it may claim in this round: at most `events`, and none once `bytes` are used up. */
-  int free_slots() const noexcept { return free_slots_; }
-  void set_free_slots(int events, int64_t bytes) noexcept {
-    free_slots_ = bytes > 0 ? std::max(events, 0) : 0;
+  int free_places() const noexcept { return free_places_; }
+  void set_free_places(int events, int64_t bytes) noexcept {
+    free_places_ = bytes > 0 ? std::max(events, 0) : 0;
     free_bytes_ = bytes;
   }
   void event_claimed(uint32_t bytes) noexcept {
     free_bytes_ -= bytes;
-    free_slots_ = free_bytes_ > 0 ? free_slots_ - 1 : 0;
+    free_places_ = free_bytes_ > 0 ? free_places_ - 1 : 0;
   }
   /* It was claimed and then not kept. */
-  void event_dropped() noexcept { free_slots_++; }
+  void event_dropped() noexcept { free_places_++; }
 
   /* The sink would take the event at this position, which is not yet routed: it reads no farther. 0 = none. */
   int64_t unrouted_at() const noexcept { return unrouted_at_; }
@@ -86,7 +86,7 @@ private:
   int64_t position_ = 0;
   int64_t low_watermark_ = 0;
   int64_t free_bytes_ = 0;
-  int free_slots_ = 0;
+  int free_places_ = 0;
   bool reading_ = false;
   bool has_backlog_ = false;
   int64_t at_round_begin_ = 0; /* position_ */

@@ -201,7 +201,7 @@ private:
     bool rescan = true;
     batch_.clear();
     close_ranks(sink_);
-    sink_.cursor->set_free_slots(4, 100'000);
+    sink_.cursor->set_free_places(4, 100'000);
     try {
       under_test([&] { return claims_.run(now_, &rescan); });
       if (fails)

@@ -20,7 +20,7 @@ protected:
     sink.rules.ordered = true;
     cursor.restart(NOW);
     cursor.due.begin_read(); /* no row has a time of its own */
-    cursor.set_free_slots(10, 1000);
+    cursor.set_free_places(10, 1000);
     cursor.begin_read();
     begin_round();
   }
@@ -144,9 +144,9 @@ TEST_F(DispatchClassifyRow, ARowThatCameBackWhileItsFormerOneIsGoneIsKeptInMind)
 }
 
 TEST_F(DispatchClassifyRow, WithoutRoomTheScanStopsBeforeTheRow) {
-  cursor.set_free_slots(0, 1000);
+  cursor.set_free_places(0, 1000);
   EXPECT_EQ(classify(row(10)), RowVerdict::STOP);
-  cursor.set_free_slots(1, 1000);
+  cursor.set_free_places(1, 1000);
   decisions->begin_round({{3'600'000'000}, NOW}, 1, 1000);
   EXPECT_EQ(classify(row(10)), RowVerdict::CLAIM);
   claim(10);
@@ -331,13 +331,13 @@ TEST_F(DispatchClassifyRow, ARedrivenEventWaitsForTheEndOfLaterOnes) {
 TEST_F(DispatchClassifyRow, ARedrivenEventWithoutRoomBlocksItsKey) {
   const Row redriven = redriven_row(10);
   cursor.passed(20);
-  cursor.set_free_slots(0, 1000);
+  cursor.set_free_places(0, 1000);
   EXPECT_EQ(classify(row(9), RowScan::RESCAN), RowVerdict::STOP);
   EXPECT_EQ(key(), nullptr) << "an event that was not redriven has nothing behind it";
   EXPECT_EQ(classify(redriven, RowScan::RESCAN), RowVerdict::STOP);
   ASSERT_NE(key(), nullptr);
   EXPECT_EQ(key()->blocker, 10) << "nothing later of the key may be claimed";
-  cursor.set_free_slots(1, 1000);
+  cursor.set_free_places(1, 1000);
   EXPECT_EQ(classify(redriven, RowScan::RESCAN), RowVerdict::CLAIM);
 }
 
@@ -370,7 +370,7 @@ TEST_F(DispatchClassifyRow, ARedrivenEventWithoutRoomIsMarkedWhenItsKeyDrains) {
   cursor.passed(20);
   const int64_t group = block(5);
   decisions->blocked_keys.release(5);
-  cursor.set_free_slots(0, 1000);
+  cursor.set_free_places(0, 1000);
   EXPECT_EQ(classify(redriven, RowScan::RESCAN), RowVerdict::BLOCK);
   EXPECT_EQ(key()->state, KeyState::DRAINING) << "marked rows before it are still to be claimed";
   EXPECT_EQ(marked(), Groups{group});

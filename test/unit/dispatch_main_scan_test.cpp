@@ -14,11 +14,11 @@ protected:
     round.free_bytes = 1000;
   }
 
-  SinkCursor *add(int64_t position, int free_slots = 10) {
+  SinkCursor *add(int64_t position, int free_places = 10) {
     RoundSink *sink = &added[sinks.all().size()];
     EXPECT_TRUE(sinks.add(sink));
     sink->cursor->passed(position);
-    sink->cursor->set_free_slots(free_slots, 1000);
+    sink->cursor->set_free_places(free_places, 1000);
     return sink->cursor;
   }
 
@@ -174,7 +174,7 @@ TEST_F(DispatchMainScan, AReadIsTwiceAsLongAsThereIsRoomWithinBounds) {
   EXPECT_EQ(read.limit, 800);
   scan.begin_round();
   round.free_events = 1000000;
-  sinks.all()[0]->cursor->set_free_slots(1000000, 1000);
+  sinks.all()[0]->cursor->set_free_places(1000000, 1000);
   begin_read();
   EXPECT_EQ(read.limit, READ_MAX);
 }

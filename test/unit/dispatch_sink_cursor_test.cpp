@@ -157,7 +157,7 @@ protected:
   void SetUp() override {
     cursor.restart(CURSOR_NOW);
     cursor.late.make_room(2);
-    cursor.set_free_slots(10, 1000);
+    cursor.set_free_places(10, 1000);
     read_to(100);
     cursor.due.begin_read();
     cursor.early_retry.end_read(false);
@@ -249,22 +249,22 @@ TEST_F(DispatchSinkCursor, RowsOfALateTransactionComeBeforeTheMainScanGoesOn) {
 }
 
 TEST_F(DispatchSinkCursor, ASinkClaimsNoMoreThanItHasRoomForByNumberAndByMemory) {
-  cursor.set_free_slots(3, 1000);
+  cursor.set_free_places(3, 1000);
   cursor.event_claimed(1);
   cursor.event_claimed(1);
-  EXPECT_EQ(cursor.free_slots(), 1);
+  EXPECT_EQ(cursor.free_places(), 1);
   cursor.event_claimed(1);
-  EXPECT_EQ(cursor.free_slots(), 0);
+  EXPECT_EQ(cursor.free_places(), 0);
   EXPECT_FALSE(cursor.may_read());
   cursor.event_dropped();
-  EXPECT_EQ(cursor.free_slots(), 1);
-  cursor.set_free_slots(3, 1000);
+  EXPECT_EQ(cursor.free_places(), 1);
+  cursor.set_free_places(3, 1000);
   cursor.event_claimed(1000);
-  EXPECT_EQ(cursor.free_slots(), 0) << "by memory";
-  cursor.set_free_slots(3, 0);
-  EXPECT_EQ(cursor.free_slots(), 0);
-  cursor.set_free_slots(-1, 1000);
-  EXPECT_EQ(cursor.free_slots(), 0);
+  EXPECT_EQ(cursor.free_places(), 0) << "by memory";
+  cursor.set_free_places(3, 0);
+  EXPECT_EQ(cursor.free_places(), 0);
+  cursor.set_free_places(-1, 1000);
+  EXPECT_EQ(cursor.free_places(), 0);
 }
 
 TEST_F(DispatchSinkCursor, RoutingIsOverForTheEventThatItWaitsForAlone) {

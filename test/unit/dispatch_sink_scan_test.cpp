@@ -99,7 +99,7 @@ protected:
     ASSERT_TRUE(decisions->sinks.add(&sink));
     cursor = sink.cursor;
     cursor->passed(100);
-    cursor->set_free_slots(10, 1000);
+    cursor->set_free_places(10, 1000);
     with_room().blocked_keys.drain(KEY.sink, KEY.key_hash, 7);
   }
 

@@ -88,14 +88,14 @@ TEST(DispatchSinkShare, ASinkWithABacklogHasTheFirstChoice) {
     ASSERT_TRUE(decisions->sinks.add(sink));
   behind.cursor->set_has_backlog(true);
   decisions->give_places(300, 3000);
-  EXPECT_EQ(behind.cursor->free_slots(), 100);
-  EXPECT_EQ(calm.cursor->free_slots(), 100);
-  EXPECT_EQ(closed.cursor->free_slots(), 0);
+  EXPECT_EQ(behind.cursor->free_places(), 100);
+  EXPECT_EQ(calm.cursor->free_places(), 100);
+  EXPECT_EQ(closed.cursor->free_places(), 0);
   EXPECT_FALSE(decisions->places_exhausted);
   calm.unrecorded = behind.unrecorded = 80; /* 115 places are free beside the 25 that are kept for the third */
   decisions->give_places(300, 3000);
-  EXPECT_EQ(behind.cursor->free_slots(), 100) << "its whole share";
-  EXPECT_EQ(calm.cursor->free_slots(), 15);
+  EXPECT_EQ(behind.cursor->free_places(), 100) << "its whole share";
+  EXPECT_EQ(calm.cursor->free_places(), 15);
   EXPECT_TRUE(decisions->sinks.any_starved());
   behind.stopped = true;
   EXPECT_FALSE(decisions->sinks.any_starved()) << "its rows wait until it is resumed";

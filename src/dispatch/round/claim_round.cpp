@@ -38,7 +38,7 @@ bool ClaimRound::late_can_go_on(const RoundSink &sink) {
 
 bool ClaimRound::can_go_on(WallTime now) {
   for (const RoundSink *sink : d_.sinks.all())
-    if (sink->cursor->free_slots() > 0 &&
+    if (sink->cursor->free_places() > 0 &&
         (sink->cursor->has_backlog() || d_.blocked_keys.any_draining(sink->id()) || late_can_go_on(*sink) ||
          sink->cursor->early_retry.going() || sink->cursor->due.next() <= now))
       return true;
@@ -81,13 +81,13 @@ bool ClaimRound::run(Now now, bool *rescan_wanted) {
     read_fresh_shards();
   find_late_commits();
   for (RoundSink *sink : d_.sinks.all()) {
-    if (sink->cursor->free_slots() <= 0)
+    if (sink->cursor->free_places() <= 0)
       continue;
     /* Before the late scan: this snapshot does not see the rows that the late scan marks, and a key that drains after
      * it would be free although they wait. */
     more |= scan_draining(*sink);
     scan_late(*sink);
-    more |= late_can_go_on(*sink) && sink->cursor->free_slots() > 0; /* the main scan waits for a long late scan */
+    more |= late_can_go_on(*sink) && sink->cursor->free_places() > 0; /* the main scan waits for a long late scan */
     more |= scan_due(*sink);
     more |= scan_early_retry(*sink);
   }
@@ -99,7 +99,7 @@ bool ClaimRound::run(Now now, bool *rescan_wanted) {
   }
   more |= scan_main();
   for (const RoundSink *sink : d_.sinks.all()) /* keys drain up to the cursor */
-    more |= sink->cursor->free_slots() > 0 && sink->cursor->advanced() && d_.blocked_keys.any_draining(sink->id());
+    more |= sink->cursor->free_places() > 0 && sink->cursor->advanced() && d_.blocked_keys.any_draining(sink->id());
   more |= d_.round.free_bytes <= 0 && port_.free_events() > 0; /* the round is full, and the sinks are not */
   OUTBOX_ROUND_POINT(port_, "claim.before_lock");
   if (d_.round.n_claimed > 0 || !d_.marks.all().empty())

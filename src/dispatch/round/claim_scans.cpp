@@ -46,7 +46,7 @@ void ClaimRound::scan_late(RoundSink &sink) {
   LateTransactions &late = sink.cursor->late;
   bool all = true; /* stops at an incomplete transaction, since the next one may have later events of the same keys */
 
-  while (all && !late.empty() && sink.cursor->free_slots() > 0) {
+  while (all && !late.empty() && sink.cursor->free_places() > 0) {
     const LateTransaction first = late.first();
     SinkScan scan = {RowScan::LATE, sink.cursor, READ_MAX, first.after, 0};
     read_rows({.rows = RowsOf::LATE, .xid = first.xid, .after = first.after, .upto = first.upto, .limit = READ_MAX},
@@ -65,7 +65,7 @@ void ClaimRound::drain(RoundSink &sink, uint64_t key_hash) {
   const BlockedKey *key = d_.blocked_keys.find(sink.id(), key_hash);
   const int64_t group = key->group, drained = key->drained;
   const DrainStops stops = sink.rules.dead_letters_block ? dead_letter_stops(sink, key_hash) : DrainStops();
-  const int limit = std::min(sink.cursor->free_slots() + 1, READ_MAX);
+  const int limit = std::min(sink.cursor->free_places() + 1, READ_MAX);
   SinkScan scan = {RowScan::DRAINING, sink.cursor, limit, drained, drain_below(d_, *sink.cursor, id, stops)};
   read_rows({.rows = RowsOf::MARKED, .group = group, .after = drained, .limit = limit},
             [&](const ReadRow &row) { return visit(row, sink, &scan, key_hash); });
@@ -76,17 +76,17 @@ bool ClaimRound::scan_draining(RoundSink &sink) {
   uint64_t hashes[RoundMemory::DRAINING_KEYS];
   const size_t n = d_.blocked_keys.next_draining(sink.id(), {hashes, limits_.draining_keys});
 
-  for (size_t i = 0; i < n && sink.cursor->free_slots() > 0; i++)
+  for (size_t i = 0; i < n && sink.cursor->free_places() > 0; i++)
     drain(sink, hashes[i]);
-  return n == limits_.draining_keys && sink.cursor->free_slots() > 0;
+  return n == limits_.draining_keys && sink.cursor->free_places() > 0;
 }
 
 bool ClaimRound::scan_due(RoundSink &sink) {
   DueCursor &due = sink.cursor->due;
-  const int limit = read_limit(sink.cursor->free_slots());
+  const int limit = read_limit(sink.cursor->free_places());
   SinkScan scan = {RowScan::DUE, sink.cursor, limit, 0, 0};
 
-  if (due.next() > d_.round.now.wall || sink.cursor->free_slots() <= 0)
+  if (due.next() > d_.round.now.wall || sink.cursor->free_places() <= 0)
     return false;
   const Read read = {
       .rows = RowsOf::DUE, .sink = &sink, .after_time = due.after(), .after = due.after_position(), .limit = limit};
@@ -109,11 +109,11 @@ static bool any_deferred_to_be_recorded(const InFlight &in_flight, const RoundSi
 
 bool ClaimRound::scan_early_retry(RoundSink &sink) {
   EarlyRetry &pass = sink.cursor->early_retry;
-  const int limit = read_limit(sink.cursor->free_slots());
+  const int limit = read_limit(sink.cursor->free_places());
   bool stopped = false;
   int n_rows = 0;
 
-  if (!pass.going() || sink.cursor->free_slots() <= 0)
+  if (!pass.going() || sink.cursor->free_places() <= 0)
     return false;
   const Read read = {.rows = RowsOf::WAITING,
                      .sink = &sink,

@@ -23,7 +23,7 @@ WallTime Loop::next_due() {
   WallTime due = WALL_TIME_NEVER;
 
   for (const RoundSink *sink : d_.sinks.all())
-    if (port_.is_ready(*sink) && sink->cursor->free_slots() > 0)
+    if (port_.is_ready(*sink) && sink->cursor->free_places() > 0)
       due = std::min(due, sink->cursor->due.next());
   return due;
 }
