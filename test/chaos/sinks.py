@@ -30,6 +30,10 @@ def takers(key: str) -> tuple[str, ...]:
     return SINKS if key in SHARED_KEYS else ("kafka", "crm")
 
 
+def is_poisoned(id: str | None) -> bool:
+    return id is not None and int(id[:8], 16) > (1 - POISONED) * 2**32
+
+
 class Topics:
     """Reads the topics on demand, each partition in order."""
 
@@ -108,7 +112,7 @@ class Endpoint:
 
     def _answer(self, delivery: Delivery) -> Mode:
         digits = int(delivery.id[:8], 16) if delivery.id else 0
-        if self._sink == BLOCKING and digits > (1 - POISONED) * 2**32 and delivery.id not in self.repaired:
+        if self._sink == BLOCKING and is_poisoned(delivery.id) and delivery.id not in self.repaired:
             return status(422, body=LONG_TEXT[digits % 4:]) if digits % 2 else EMPTY
         if digits < FLAKY * 2**32 and self._refusals.get(delivery.id, 0) < 1 + digits % 2:
             self._refusals[delivery.id] = self._refusals.get(delivery.id, 0) + 1

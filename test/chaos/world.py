@@ -19,7 +19,7 @@ from outbox_rig.receiver import SECRET
 from outbox_rig.volume import NotPermitted as NoVolume
 from outbox_rig.volume import Volume
 from pulse import Pulse
-from sinks import BLOCKING, TAKES, Endpoint, Topics, takers
+from sinks import BLOCKING, TAKES, Endpoint, Topics, is_poisoned, takers
 from writers import all_keys, own_keys
 
 MAX_IN_FLIGHT = 40  # small, so that the bound on duplicates is tested
@@ -197,6 +197,15 @@ class World:
             self.sql("SELECT outbox.redrive(%s, %s)", *letter)
         return len(dead)
 
+    def repair_outage(self) -> None:
+        """Two keys whose first events that endpoint refuses by closing the connection, with no other key due, are an outage to the worker:
+        it spends no attempt until somebody mends the endpoint."""
+        heads = [id for (id,) in self.sql("SELECT e.id::text FROM outbox.events_pending AS e JOIN outbox.sinks AS o ON o.name = e.sink"
+                                          " JOIN chaos.sinks AS s ON s.name = e.sink WHERE s.sink = %s AND o.state = 'circuit open'"
+                                          " AND e.blocked_by IS NULL", BLOCKING)]
+        if len(heads) > 1 and all(map(is_poisoned, heads)):
+            self.audit.repaired.update(heads)
+
     def wait_for_others(self, sink: str, keys: list[str] | None = None) -> None:
         """Until the events of other sinks, or of other keys of this one, are delivered; these as long as it has room in flight."""
         def left() -> list[tuple]:
@@ -216,6 +225,8 @@ class World:
         while (pending := self.pending() + self.redrive()) and time.monotonic() < moved + STUCK_S:
             if pending != before or (time.monotonic() > moved + STUCK_S / 2 and self.waits_for_its_time()):
                 before, moved = pending, time.monotonic()
+            if time.monotonic() > moved + STUCK_S / 4:
+                self.repair_outage()
             time.sleep(0.02)
         wait_until(lambda: self.sql("SELECT count(*), min(workers), max(workers) FROM outbox.workers WHERE database = %s", self.db.name)
                    == [(self.workers, self.workers, self.workers)], 90, f"{self.workers} workers", 0.05)
