@@ -33,8 +33,10 @@ public:
   /* The row at this position was passed, and must be seen again. */
   void rewind(int64_t position) noexcept;
 
-  /* From now on the claimed batch is held in hand: which of its events lie behind a row that must be sent before? */
+  /* From now on the claimed batch is held in hand: which of its events lie behind a row that must be sent before? One
+   * that came back counts also if its key is blocked, and the cursor is not rewound: the key may be free by then. */
   void hold_batch() noexcept { rewound_to_ = POSITION_NONE; }
+  void event_came_back(int64_t position) noexcept { rewound_to_ = std::min(rewound_to_, position); }
   bool rewound_before(int64_t position) const noexcept { return position > rewound_to_; }
 
   /* The sink takes part in the running read of the main scan. A read begins with begin_read(), for each row that it

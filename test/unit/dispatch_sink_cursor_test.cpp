@@ -235,6 +235,9 @@ TEST_F(DispatchSinkCursor, OfAHeldBatchTheEventsBehindARewindMustNotBeHandedOver
   read_to(100);
   EXPECT_FALSE(cursor.rewound_before(79));
   EXPECT_TRUE(cursor.rewound_before(80));
+  cursor.event_came_back(60); /* its key was blocked then, so the cursor is not rewound */
+  EXPECT_FALSE(cursor.rewound_before(60));
+  EXPECT_TRUE(cursor.rewound_before(61));
 }
 
 TEST_F(DispatchSinkCursor, RowsOfALateTransactionComeBeforeTheMainScanGoesOn) {

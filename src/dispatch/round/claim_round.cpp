@@ -114,6 +114,7 @@ void ClaimRound::return_event(InFlightEvent *event) {
   const BlockedKey *key = d_.blocked_keys.find_before(sink->id(), event->key_hash, position);
 
   port_.event_returned(*event, nullptr);
+  sink->cursor->event_came_back(position);
   d_.blocked_keys.drain_again_from(sink->id(), event->key_hash, position);
   if (given_to)
     given_to->cursor->rewind(position); /* it passed the row while the event was in flight */
