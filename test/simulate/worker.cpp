@@ -85,7 +85,7 @@ bool Worker::rescan_requested() {
 
 /* ---- transactions --------------------------------------------------------------------------------------------- */
 
-Fault Worker::run(Now now, bool, FunctionRef<void> transaction) {
+Fault Worker::run(Now now, bool, const Task &, FunctionRef<void> transaction) {
   try {
     transaction();
     return Fault::NONE;

@@ -83,7 +83,8 @@ private:
   bool ask_to_be_woken() override;
   void wakes_by_itself() override;
   bool rescan_requested() override;
-  dispatch::Fault run(dispatch::Now now, bool claims, dispatch::FunctionRef<void> transaction) override;
+  dispatch::Fault run(dispatch::Now now, bool claims, const dispatch::Task &task,
+                      dispatch::FunctionRef<void> transaction) override;
   void begin(dispatch::Task first) override;
   void commit() override;
   void record(dispatch::Now now) override;

@@ -80,7 +80,7 @@ inline OptionSpec server_or_mapping_option(OptionName name, OptionCheck check, c
   return {.name = name, .in_server = true, .in_mapping = true, .check = check, .description = description};
 }
 
-/* Those that all kinds have. */
+/* Those of the options that all kinds have. */
 const std::vector<OptionSpec> &common_options();
 
 const std::string *find_option(const Options &options, OptionName name); /* null if it is not set */

@@ -52,7 +52,7 @@ bool Loop::round_trip(Now now, bool record_wanted, bool claim) {
 
   record_others_ = false;
   more_ = false;
-  const Fault fault = port_.run(now, claim, [&] { transact(now, record, claim); });
+  const Fault fault = port_.run(now, claim, task_, [&] { transact(now, record, claim); });
   if (fault == Fault::NONE)
     return more_;
   OUTBOX_LOOP_SIGNAL(port_, "round.failed");

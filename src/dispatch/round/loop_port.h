@@ -39,8 +39,8 @@ public:
 
   /* ---- transactions ---- */
   /* Runs `transaction`, which calls begin(), commit() and those between them. `claims`: it does, and its memory lives
-   * until the next that claims. After an error all of it was rolled back; Loop::task() says which part failed. */
-  virtual Fault run(Now now, bool claims, FunctionRef<void> transaction) = 0;
+   * until the next that claims. After an error all of it was rolled back, and `task` is the part that failed. */
+  virtual Fault run(Now now, bool claims, const Task &task, FunctionRef<void> transaction) = 0;
   /* Learns of altered sinks (Loop::want_rescan()). */
   virtual void begin(Task first) = 0;
   virtual void commit() = 0;

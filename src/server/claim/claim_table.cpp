@@ -1,7 +1,6 @@
 /* claim_table.cpp: the snapshot of a round, and what the worker logs of it. */
 #include "server/claim/claim_table.h"
 
-#include "server/base/fault_point.h"
 #include "server/claim/unrouted.h"
 #include "server/event/unreadable.h"
 #include "server/inflight/decision_log.h"
@@ -25,16 +24,6 @@ void ClaimTable::end() {
   UnregisterSnapshot(snapshot_);
   snapshot_ = InvalidSnapshot;
   SPI_finish();
-}
-
-void ClaimTable::at(const char *place) {
-  OUTBOX_FAULT_POINT(place);
-  (void)place;
-}
-
-void ClaimTable::out_of_memory() {
-  require_memory(false);
-  pg_unreachable();
 }
 
 int ClaimTable::free_events() {

@@ -4,6 +4,7 @@
  */
 #pragma once
 
+#include "server/sinks/failing_port.h"
 #include "server/sinks/worker_sinks.h"
 
 #include "dispatch/round/claim_port.h"
@@ -12,7 +13,7 @@ extern "C" {
 #include "utils/snapshot.h"
 }
 
-class ClaimTable final : public dispatch::ClaimPort {
+class ClaimTable final : public FailingPort<dispatch::ClaimPort> {
 public:
   /* Once: rows of this origin are delivered. */
   void set_origin(int64 origin) { origin_ = origin; }
@@ -21,8 +22,6 @@ public:
   void begin();
   void end();
 
-  void at(const char *place) override;
-  [[noreturn]] void out_of_memory() override;
   int free_events() override;
   int64_t free_bytes() override;
 

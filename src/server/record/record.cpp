@@ -5,7 +5,6 @@
  */
 #include "server/record/record.h"
 
-#include "server/base/fault_point.h"
 #include "server/base/is_worker.h"
 #include "server/inflight/decision_log.h"
 #include "server/inflight/events_in_flight.h"
@@ -34,16 +33,6 @@ static dispatch::RecordRound record_round(void) {
 }
 
 /* ---- the port ----------------------------------------------------------------------------------------------- */
-
-void RecordTable::at(const char *place) {
-  OUTBOX_FAULT_POINT(place);
-  (void)place;
-}
-
-void RecordTable::out_of_memory() {
-  require_memory(false);
-  pg_unreachable();
-}
 
 dispatch::Retention RecordTable::retention_of(const InFlightEvent &event) {
   return event.outcome == Outcome::SENT && sink_of(&event)->keeps_delivered ? sent_day_retention(now_)

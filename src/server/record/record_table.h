@@ -5,16 +5,15 @@
 #pragma once
 
 #include "server/base/clock.h"
+#include "server/sinks/failing_port.h"
 #include "server/sinks/worker_sinks.h"
 
 #include "dispatch/round/record_port.h"
 
-class RecordTable final : public dispatch::RecordPort {
+class RecordTable final : public FailingPort<dispatch::RecordPort> {
 public:
   void begin(Now now) { now_ = now; }
 
-  void at(const char *place) override;
-  [[noreturn]] void out_of_memory() override;
   dispatch::Retention retention_of(const dispatch::InFlightEvent &event) override;
   int64_t retry_delay_ms(const dispatch::InFlightEvent &event) override;
   void flush_recordings() override;

@@ -20,6 +20,7 @@
 #include "server/process/worker_owner.h"
 #include "server/process/worker_slot.h"
 #include "server/record/record.h"
+#include "server/sinks/failing_port.h"
 #include "server/sinks/shard_handoff.h"
 #include "server/sinks/worker_sinks.h"
 #include "server/storage/durable.h"
@@ -42,23 +43,19 @@ using dispatch::Fault;
 using dispatch::RoundSink;
 using dispatch::Task;
 
-class WorkerPort final : public dispatch::LoopPort {
+class WorkerPort final : public FailingPort<dispatch::LoopPort> {
 public:
   void init();
-  /* Where read_catalog() works. */
-  void begin_in_record_context();
 
-  void at(const char *place) override;
   void between(const char *place) override;
   void signal(const char *place) override;
-  [[noreturn]] void out_of_memory() override;
 
   int64_t poll_ms() override { return setting_poll_interval; }
   bool ask_to_be_woken() override;
   void wakes_by_itself() override;
   bool rescan_requested() override;
 
-  Fault run(Now now, bool claims, dispatch::FunctionRef<void> transaction) override;
+  Fault run(Now now, bool claims, const Task &task, dispatch::FunctionRef<void> transaction) override;
   void begin(Task first) override;
   void commit() override;
   void record(Now now) override;
@@ -128,13 +125,7 @@ void worker_port_init(void) {
   port().init();
 }
 
-/* ---- places at which tests let the worker fail ------------------------------------------------------------------
- */
-
-void WorkerPort::at(const char *place) {
-  OUTBOX_FAULT_POINT(place);
-  (void)place;
-}
+/* ---- places at which tests let the worker fail ---------------------------------------------------------- */
 
 void WorkerPort::between(const char *place) {
   OUTBOX_FAULT_POINT(place);
@@ -146,13 +137,7 @@ void WorkerPort::signal(const char *place) {
   (void)place;
 }
 
-void WorkerPort::out_of_memory() {
-  require_memory(false);
-  pg_unreachable();
-}
-
-/* ---- what wakes the worker --------------------------------------------------------------------------------------
- */
+/* ---- what wakes the worker ------------------------------------------------------------------------------ */
 
 bool WorkerPort::ask_to_be_woken() {
   const bool was_woken = pg_atomic_exchange_u32(&worker_slot()->needs_wakeup, 1) == 0;
@@ -170,8 +155,7 @@ bool WorkerPort::rescan_requested() {
   return pg_atomic_exchange_u32(&worker_slot()->rescan_requested, 0) == 1;
 }
 
-/* ---- transactions -----------------------------------------------------------------------------------------------
- */
+/* ---- transactions --------------------------------------------------------------------------------------- */
 
 void WorkerPort::begin(Task first) {
   worker_slot_report_work(first == Task::RECORD ? "recording deliveries" : "claiming events");
@@ -199,7 +183,7 @@ void WorkerPort::commit() {
   pgstat_report_stat(false); /* autovacuum needs the statistics */
 }
 
-Fault WorkerPort::run(Now now, bool claims, dispatch::FunctionRef<void> transaction) {
+Fault WorkerPort::run(Now now, bool claims, const Task &task, dispatch::FunctionRef<void> transaction) {
   volatile Fault fault = Fault::NONE;
 
   round_context_ = claims ? claim_context_ : record_context_;
@@ -209,7 +193,6 @@ Fault WorkerPort::run(Now now, bool claims, dispatch::FunctionRef<void> transact
   { transaction(); }
   PG_CATCH();
   {
-    const Task task = worker_loop().task();
     fault = worker_failed(task_of(task), now.moment, task == Task::CLAIM ? unreadable_aborted : NULL);
     unreadable_done();
     MemoryContextSwitchTo(round_context_);
@@ -241,37 +224,24 @@ void WorkerPort::rolled_back(Fault fault) {
   worker_set_cancel_on_sigterm(false);
 }
 
-void WorkerPort::begin_in_record_context() {
-  round_context_ = record_context_;
-  MemoryContextReset(round_context_);
-}
-
 bool worker_read_catalog(bool first) {
-  volatile bool done = false;
-
-  port().begin_in_record_context();
-  worker_set_cancel_on_sigterm(!ShutdownRequestPending);
-  PG_TRY();
-  {
-    port().begin(Task::CLAIM);
+  const Task task = Task::CLAIM;
+  const Fault fault = port().run(now_read(), false, task, [&] {
+    port().begin(task);
     if (first)
       claim_init(origin_here());
     port().commit();
-    done = true;
-  }
-  PG_CATCH();
-  {
-    (void)worker_failed(TASK_CLAIM, moment_now(), NULL);
-    OUTBOX_SIGNAL_POINT("worker.catalog_failed");
-    worker_sinks_settings_changed();
-  }
-  PG_END_TRY();
+  });
+
+  if (fault == Fault::NONE)
+    return true;
+  OUTBOX_SIGNAL_POINT("worker.catalog_failed");
+  worker_sinks_settings_changed();
   worker_set_cancel_on_sigterm(false);
-  return done;
+  return false;
 }
 
-/* ---- sinks ------------------------------------------------------------------------------------------------------
- */
+/* ---- sinks ---------------------------------------------------------------------------------------------- */
 
 static WorkerSink &sink_of(RoundSink &sink) {
   return static_cast<WorkerSink &>(sink);
@@ -314,8 +284,7 @@ int WorkerPort::submit(RoundSink &of, bool with_gaps) {
   return sink.n_batch > 0 && sink.state == SINK_OPEN ? (int)ob_submit(sink.handle, sink.batch, sink.n_batch) : 0;
 }
 
-/* ---- synchronous standbys ---------------------------------------------------------------------------------------
- */
+/* ---- synchronous standbys ------------------------------------------------------------------------------- */
 
 void WorkerPort::standbys_missing(uint64_t lsn) {
   ereport(
@@ -330,8 +299,7 @@ void WorkerPort::standbys_are_back() {
   ereport(LOG, (errmsg("outbox no longer waits for a synchronous standby")));
 }
 
-/* ---- exit -------------------------------------------------------------------------------------------------------
- */
+/* ---- exit ----------------------------------------------------------------------------------------------- */
 
 bool WorkerPort::is_busy() {
   return shards_draining() || probe_running() || unrouted_wanted() || unrouted_locked() > 0;
