@@ -1,5 +1,7 @@
-"""Webhooks per second to a local nginx, which is never the limit."""
+"""Webhooks per second to a local nginx, beside what wrk alone sends to it."""
 
+import re
+import subprocess
 import time
 from collections import defaultdict
 
@@ -12,6 +14,16 @@ from watch import Watch
 
 KEYS = 10_000
 CONCURRENCIES = (32, 256)
+WRK_SECONDS = 5
+# The headers and the size of a webhook of ours.
+WRK_REQUEST = """\
+wrk.method = "POST"
+wrk.body = string.rep("x", 300)
+wrk.headers["content-type"] = "application/json"
+wrk.headers["webhook-id"] = "0197d2ab-0000-7000-8000-000000000000"
+wrk.headers["webhook-timestamp"] = "1700000000"
+wrk.headers["webhook-signature"] = "v1," .. string.rep("x", 44)
+"""
 
 
 class AccessLog:
@@ -78,12 +90,26 @@ def ours(stage: Stage, url: str, log: AccessLog, name: str, events: int, concurr
             "limit": cpu.limit()}
 
 
+def wrk_alone(stage: Stage, url: str, concurrency: int) -> float:
+    """Requests per second of wrk with one thread, as outbox has one for HTTP: no database, no order, nothing recorded."""
+    script = stage.directory / "wrk.lua"
+    script.write_text(WRK_REQUEST)
+    printed = subprocess.run(["wrk", "-t1", f"-c{concurrency}", f"-d{WRK_SECONDS}s", "-s", script, url + "/wrk"], capture_output=True, text=True, check=True).stdout
+    if re.search("Non-2xx|Socket errors", printed):
+        raise Failure(printed)
+    rate = float(re.search(r"Requests/sec: *([0-9.]+)", printed)[1])
+    progress(f"wrk alone, {concurrency} connections: {rate:,.0f} requests/s")
+    return rate
+
+
 def measure(stage: Stage, results: Results, events: int) -> None:
     log = AccessLog(stage)
     nginx = stage.rig.nginx(locations=log.locations)
     results.data["keys"] = KEYS
     for concurrency in CONCURRENCIES:
         found = results.data[f"concurrency_{concurrency}"] = ours(stage, nginx.url, log, f"webhooks{concurrency}", events, concurrency)
-        results.rows.append(Row(f"webhooks to nginx, {KEYS:,} keys, concurrency {concurrency}", found["rate"], "requests/s",
+        log.empty()
+        found["wrk"] = wrk_alone(stage, nginx.url, concurrency)
+        results.rows.append(Row(f"webhooks to nginx, {KEYS:,} keys, concurrency {concurrency}", found["rate"], "requests/s", found["wrk"], "wrk alone",
                                 goals=[at_least(15_000)] if concurrency == max(CONCURRENCIES) else [], limit=found["limit"]))
     nginx.stop()
