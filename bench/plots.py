@@ -139,6 +139,7 @@ def webhooks(figure, theme: dict) -> str:
     one = "one endpoint, 10,000 keys"
     bars(figure.subplots(), [Bar(one, "concurrency 32", few.figure / 1000, few.printed, "outbox"),
                              Bar(one, "concurrency 256", many.figure / 1000, many.printed, "outbox"),
+                             *([Bar(one, "wrk alone, 32", few.beside / 1000, few.beside_printed, "other")] if few.beside else []),
                              Bar("99 endpoints", "beside one that takes 1 s", slow.figure / 1000, slow.printed, "outbox"),
                              Bar("99 endpoints", "none is slow", slow.beside / 1000, slow.beside_printed, "other")], theme, "thousand requests per second")
     return f"{few.printed} webhooks per second; one slow endpoint costs the others {1 - slow.ratio:.0%}"
