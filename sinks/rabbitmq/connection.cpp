@@ -235,18 +235,23 @@ void Connection::close_channel_ok(amqp_channel_t channel) {
   send(channel, AMQP_CHANNEL_CLOSE_OK_METHOD, &ok);
 }
 
+void Connection::wait_opened(amqp_channel_t channel, const Patience &patience) {
+  amqp_frame_t frame = wait_method(channel, patience, "channel");
+  if (frame.payload.method.id == AMQP_CONNECTION_CLOSE_METHOD)
+    throw closed_by_broker(frame);
+  if (frame.payload.method.id == AMQP_CHANNEL_CLOSE_METHOD)
+    throw Trouble("channel", OB_REASON_BROKER,
+                  "the broker gives no channel: " + quoted(view(method_of<amqp_channel_close_t>(frame).reply_text)));
+}
+
+/* One after the other: in the broker each channel is a process of its own, so the answers of two of them come in any
+ * order, and wait_method() skips those of the other one. */
 void Connection::open_channels(const Patience &patience) {
   open_publishing();
+  wait_opened(publishing, patience); /* channel.open-ok */
+  wait_opened(publishing, patience); /* confirm.select-ok */
   open_asking();
-  for (amqp_channel_t channel : {publishing, publishing, asking}) {
-    amqp_frame_t frame = wait_method(channel, patience, "channel");
-    if (frame.payload.method.id == AMQP_CONNECTION_CLOSE_METHOD)
-      throw closed_by_broker(frame);
-    if (frame.payload.method.id == AMQP_CHANNEL_CLOSE_METHOD)
-      throw Trouble("channel", OB_REASON_BROKER,
-                    "the broker gives no channel: " +
-                        quoted(view(method_of<amqp_channel_close_t>(frame).reply_text)));
-  }
+  wait_opened(asking, patience);
 }
 
 void Connection::open(const Host &host, const Patience &patience) {

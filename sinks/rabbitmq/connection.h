@@ -61,6 +61,7 @@ public:
 private:
   void read_start(const amqp_connection_start_t &start);
   void send_start_ok();
+  void wait_opened(amqp_channel_t channel, const Patience &patience);
 
   const Connecting &options_;
   Transport transport_;

@@ -26,7 +26,7 @@ def broker(make_broker):
 class RabbitDatabase(Database):
     def rabbit_sink(self, name: str, broker: Broker, mapping: dict[str, str] = {}, **options: str) -> None:
         with self._connected().transaction():
-            self._create_server(name, "outbox_rabbitmq", {"hosts": f"127.0.0.1:{broker.port}", "connect_timeout": "60s", "exchange": "events"} | options)
+            self._create_server(name, "outbox_rabbitmq", {"hosts": f"127.0.0.1:{broker.port}", "exchange": "events"} | options)
             if mapping:
                 self.create_mapping(name, mapping)
 
