@@ -111,7 +111,8 @@ void KafkaProducer::stop_for(rd_kafka_t *producer, const rd_kafka_message_t *mes
   if (stored && purge_needed_)
     stop_and_purge(producer);
   /* Broker threads purge when they get to it: a purge before a resume() can take messages that were produced after
-   * it, and messages after those would overtake them. Broker threads hold no locks there. */
+   * it, and messages after those would overtake them. Broker threads hold no locks there. After a fatal error another
+   * thread purges, with locks held, but nothing more is sent. */
   bool late_purge = error == RD_KAFKA_RESP_ERR__PURGE_QUEUE && !purged_ && !purge_requested_;
   bool ours = stored || (error == RD_KAFKA_RESP_ERR__PURGE_QUEUE && !late_purge) ||
               error == RD_KAFKA_RESP_ERR__PURGE_INFLIGHT || error == RD_KAFKA_RESP_ERR__DESTROY;
@@ -119,9 +120,10 @@ void KafkaProducer::stop_for(rd_kafka_t *producer, const rd_kafka_message_t *mes
     return;
   if (!unsure && message->partition < 0) {
     stopped_ = true; /* an unknown topic: nothing can have been sent, and librdkafka holds locks here, so no purge */
-  } else if (!late_purge && rd_kafka_message_broker_id(message) < 0) {
-    /* Taken for stored, or for a partition that the topic does not have. librdkafka holds the locks that a purge
-     * needs, so the next message of the batch purges, or the sink's next poll(). */
+  } else if (late_purge ? rd_kafka_fatal_error(producer, nullptr, 0) != RD_KAFKA_RESP_ERR_NO_ERROR
+                        : rd_kafka_message_broker_id(message) < 0) {
+    /* Purged by a fatal error, taken for stored, or for a partition that the topic does not have. librdkafka holds
+     * the locks that a purge needs, so the next message of the batch purges, or the sink's next poll(). */
     purge_needed_ = stopped_ = true;
   } else if (!purged_) {
     stop_and_purge(producer);
