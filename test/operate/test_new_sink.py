@@ -292,6 +292,10 @@ def test_a_kind_that_crashes_stops_after_the_second_crash(db, tree, installation
         except psycopg.OperationalError:  # by a crash
             db.disconnect()
             return False
+
+    def worker_crashes() -> int:  # a session that reads outbox.sinks between two of them may load the library, and crash as well
+        return len(re.findall(r'"outbox worker" \(PID \d+\) was terminated by signal 6', db.pg.logged(since)))
+
     wait_until(is_stopped, 120, lambda: db.pg.logged(since)[-2000:])
     state, detail, hint = db.doctor("sink audit")
     assert state == "error" and "crashed twice" in detail and hint.startswith("SELECT outbox.resume('audit')")
@@ -301,7 +305,7 @@ def test_a_kind_that_crashes_stops_after_the_second_crash(db, tree, installation
     db.pg.restart()  # it is remembered
     db.disconnect()
     wait_until(is_stopped, 60, lambda: db.pg.logged(since)[-2000:])
-    assert db.pg.logged(since).count("was terminated by signal 6") == 2
+    assert worker_crashes() == 2
 
     cause.unlink()
     assert db.value("SELECT outbox.resume('audit')") is True
@@ -318,7 +322,7 @@ def test_a_kind_that_crashes_stops_after_the_second_crash(db, tree, installation
     late = db.enqueue("Order", "9", "order.late")
     put(tree / "outbox_file.so", installation)  # another build starts the sink by itself
     all_written(place, [late], db)
-    assert db.pg.logged(since).count("was terminated by signal 6") == 4
+    assert worker_crashes() == 4
 
 
 def test_a_replaced_library_is_loaded_by_a_new_worker(db, tree, installation, place):
