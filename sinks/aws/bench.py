@@ -1,6 +1,6 @@
 """make bench: a queue, topic or bus (--service) that moto serves, beside boto3 alone, which sends the same batches from as many threads as the sink
-has requests in flight. What reaches a topic or bus is counted in a queue behind it. moto is a program in Python and slower than both, and slows down as its queue grows: the figures are moto's, and only
-say that the sink is about as fast."""
+has requests in flight. What reaches a topic or bus is counted in a queue behind it. moto is a program in Python and slower than both, and slows
+down as its queue grows: the figures are moto's, and only say that the sink is about as fast."""
 
 import sys
 import time

@@ -85,20 +85,18 @@ bool Worker::rescan_requested() {
 
 /* ---- transactions --------------------------------------------------------------------------------------------- */
 
-Fault Worker::run(Now now, bool, const Task &, FunctionRef<void> transaction) {
+Fault Worker::run(Now now, bool, const Task &task, FunctionRef<void> transaction) {
   try {
     transaction();
     return Fault::NONE;
   } catch (const Failed &failed) {
-    const int task = static_cast<int>(loop_.task());
-    world_.log(0, "worker %d: its transaction failed (%s)", index_,
-               loop_.task() == Task::RECORD ? "recording" : "claiming");
+    world_.log(0, "worker %d: its transaction failed (%s)", index_, task == Task::RECORD ? "recording" : "claiming");
     if (xid_ != NO_XID)
       table_.abort(std::exchange(xid_, NO_XID));
     recorded_.clear();
     needed_lsn_ = 0;
-    has_failed_[task] = true;
-    pauses_[task] = moment_after(now.moment, ERROR_PAUSE_MS);
+    has_failed_[static_cast<int>(task)] = true;
+    pauses_[static_cast<int>(task)] = moment_after(now.moment, ERROR_PAUSE_MS);
     return failed.of_rows ? Fault::OF_ROWS : Fault::OF_SERVER;
   }
 }
@@ -148,8 +146,8 @@ bool Worker::recording_rolled_back(Now, bool of_recording, bool of_rows) {
   return failure.try_others;
 }
 
-void Worker::rolled_back(Fault) {
-  if (loop_.task() == Task::CLAIM)
+void Worker::rolled_back(Fault, Task failed) {
+  if (failed == Task::CLAIM)
     empty_batches();
 }
 

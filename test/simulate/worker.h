@@ -93,7 +93,7 @@ private:
   bool claim(dispatch::Now now, bool *rescan) override;
   void flush() override;
   bool recording_rolled_back(dispatch::Now now, bool of_recording, bool of_rows) override;
-  void rolled_back(dispatch::Fault fault) override;
+  void rolled_back(dispatch::Fault fault, dispatch::Task failed) override;
   dispatch::ClaimRound claim_round() override { return claims_; }
   dispatch::Moment pause_end(dispatch::Task task) override { return pauses_[static_cast<int>(task)]; }
   void succeeded(dispatch::Task task) override;

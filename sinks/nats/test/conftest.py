@@ -26,7 +26,7 @@ def server(make_server):
 class NatsDatabase(Database):
     def nats_sink(self, name: str, server: Server, mapping: dict[str, str] = {}, **options: str) -> None:
         with self._connected().transaction():
-            self._create_server(name, "outbox_nats", {"hosts": f"127.0.0.1:{server.port}", "connect_timeout": "60s"} | options)
+            self._create_server(name, "outbox_nats", {"hosts": f"127.0.0.1:{server.port}"} | options)
             if mapping:
                 self.create_mapping(name, mapping)
 

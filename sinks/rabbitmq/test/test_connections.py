@@ -1,6 +1,5 @@
 """Ways to connect, what is said when that fails, and probes."""
 
-import contextlib
 import select
 import socket
 import struct
@@ -8,7 +7,7 @@ import threading
 
 import pytest
 from outbox_rig import wait_until
-from outbox_rig.kind_fixtures import advice_is
+from outbox_rig.kind_fixtures import Link, advice_is
 from outbox_rig.certificates import Authority
 from outbox_rig.process import free_port
 
@@ -102,54 +101,29 @@ def test_the_next_host_when_one_dies(db, broker, make_broker, exchange):
     assert db.sink("state", "rabbit") in [("idle",), ("delivering",)]
 
 
-class OutOfOrder:
-    """A port that leads to a broker, as a busy one answers: confirm.select-ok comes behind the answer of another channel, if there is one within
-    a second."""
+class OutOfOrder(Link):
+    """It answers as a busy broker does: confirm.select-ok comes behind the answer of another channel, if there is one within a second."""
     SELECT_OK = struct.pack(">HH", 85, 11)
+    swapped = 0
 
-    def __init__(self, broker):
-        self._broker, self._server = broker, socket.create_server(("127.0.0.1", 0))
-        self.port, self.swapped = self._server.getsockname()[1], 0
-
-    def __enter__(self):
-        threading.Thread(target=self._accept, daemon=True).start()
-        return self
-
-    def __exit__(self, *_):
-        self._server.close()
-
-    def _accept(self):
-        with contextlib.suppress(OSError):
-            while True:
-                client, _ = self._server.accept()
-                broker = socket.create_connection(("127.0.0.1", self._broker.port))
-                threading.Thread(target=self._questions, args=(client, broker), daemon=True).start()
-                threading.Thread(target=self._answers, args=(broker, client), daemon=True).start()
-
-    def _questions(self, client, broker):
-        with contextlib.suppress(OSError):
-            while data := client.recv(65536):
-                broker.sendall(data)
-            broker.shutdown(socket.SHUT_WR)
-
-    def _answers(self, broker, client):
+    def carry(self, reads, writes, there):
         def frame() -> bytes:
-            head = broker.recv(7, socket.MSG_WAITALL)
-            return head and head + broker.recv(struct.unpack(">xxxI", head)[0] + 1, socket.MSG_WAITALL)
+            head = reads.recv(7, socket.MSG_WAITALL)
+            return head and head + reads.recv(struct.unpack(">xxxI", head)[0] + 1, socket.MSG_WAITALL)
 
-        with contextlib.suppress(OSError):
-            while answer := frame():
-                if answer[7:11] == self.SELECT_OK:
-                    self.swapped += 1
-                    if select.select([broker], [], [], 1)[0]:
-                        client.sendall(frame())
-                client.sendall(answer)
-            client.shutdown(socket.SHUT_WR)
+        if there:
+            super().carry(reads, writes, there)
+        while answer := frame():
+            if answer[7:11] == self.SELECT_OK:
+                self.swapped += 1
+                if select.select([reads], [], [], 1)[0]:
+                    writes.sendall(frame())
+            writes.sendall(answer)
 
 
 def test_the_answers_of_two_channels_in_any_order(db, broker, exchange):
     queue = Queue(broker, exchange)
-    with OutOfOrder(broker) as busy:
+    with OutOfOrder(broker.port) as busy:
         db.rabbit_sink("rabbit", busy, exchange=exchange, connect_timeout="300s")
         delivers(db, queue)
         assert all(ok for ok, _, _ in probe(db).values()) and busy.swapped == 2

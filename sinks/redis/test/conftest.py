@@ -39,7 +39,7 @@ def stream(server):
 class RedisDatabase(Database):
     def redis_sink(self, name: str, server: RedisServer, mapping: dict[str, str] = {}, **options: str) -> None:
         with self._connected().transaction():
-            self._create_server(name, "outbox_redis", {"hosts": f"127.0.0.1:{server.port}", "connect_timeout": "60s"} | options)
+            self._create_server(name, "outbox_redis", {"hosts": f"127.0.0.1:{server.port}"} | options)
             if mapping:
                 self.create_mapping(name, mapping)
 

@@ -68,7 +68,7 @@ bool Loop::round_trip(Now now, bool record_wanted, bool claim) {
   }
   if (fault == Fault::OF_ONE_ROW)
     port_.succeeded(Task::CLAIM); /* the other rows are claimed without a pause */
-  port_.rolled_back(fault);
+  port_.rolled_back(fault, task_);
   return claim;
 }
 

@@ -40,7 +40,6 @@ public:
   /* ---- for the port ---- */
   void want_claims() { claims_wanted_ = true; }
   void want_rescan() { rescan_wanted_ = true; }
-  Task task() const { return task_; }
   /* An event ended so. One that is not in flight is passed. */
   void take(uint64_t ticket, const Completion &completion, Now now);
   /* Is the event the blocker of its key, for which the others wait in the table? That it has failed does not prove

@@ -53,8 +53,8 @@ public:
   /* RecordRound::rolled_back(). `of_recording`: the recording failed, and not what was done beside it; `of_rows`: the
    * rows that it recorded may be the reason. True when others should be tried at once. */
   virtual bool recording_rolled_back(Now now, bool of_recording, bool of_rows) = 0;
-  /* All that the failed transaction changed here was taken back. */
-  virtual void rolled_back(Fault fault) = 0;
+  /* All that the transaction changed here was taken back. `failed`: the part of it that failed. */
+  virtual void rolled_back(Fault fault, Task failed) = 0;
   /* For calls outside of a transaction. */
   virtual ClaimRound claim_round() = 0;
 

@@ -64,7 +64,7 @@ public:
   bool claim(Now now, bool *rescan) override;
   void flush() override { durable_flush(); }
   bool recording_rolled_back(Now now, bool of_recording, bool of_rows) override;
-  void rolled_back(Fault fault) override;
+  void rolled_back(Fault fault, Task failed) override;
   dispatch::ClaimRound claim_round() override { return ::claim_round(); }
 
   Moment pause_end(Task task) override { return worker_pause_end(task_of(task)); }
@@ -216,9 +216,8 @@ bool WorkerPort::recording_rolled_back(Now now, bool of_recording, bool of_rows)
   return record_rolled_back(now, of_recording ? worker_last_error() : NULL, of_rows);
 }
 
-void WorkerPort::rolled_back(Fault fault) {
-  if (worker_loop().task() == Task::CLAIM &&
-      (fault == Fault::OF_ROWS || (fault == Fault::OF_ONE_ROW && !unreadable_has_sink())))
+void WorkerPort::rolled_back(Fault fault, Task failed) {
+  if (failed == Task::CLAIM && (fault == Fault::OF_ROWS || (fault == Fault::OF_ONE_ROW && !unreadable_has_sink())))
     claim_tell_error(worker_last_error());
   worker_sinks_settings_changed(); /* what the aborted transaction read of the catalog must be read again */
   worker_set_cancel_on_sigterm(false);

@@ -79,18 +79,18 @@ def memory_is_bounded(db, sink: str, peer, most: int, events: int = 300, size: i
     wait_until(lambda: db.pending() == 0, 120, lambda: db.sql("SELECT * FROM outbox.sinks"))
 
 
-class SlowLink:
-    """A port whose connections lead to another one, and carry this number of bytes per second to it."""
+class Link:
+    """A port whose connections lead to another one. carry() is what happens to the bytes, of a thread for each direction."""
 
-    def __init__(self, to: int, rate: int):
-        self.to, self.rate, self.connections = to, rate, 0
-        self._sockets = [socket.socket()]
-        self._sockets[0].setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)  # and no more by itself
+    def __init__(self, to: int, receive_buffer: int = 0):
+        self.to, self.connections, self._sockets = to, 0, [socket.socket()]
+        if receive_buffer:
+            self._sockets[0].setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         self._sockets[0].bind(("127.0.0.1", 0))
         self._sockets[0].listen()
         self.port = self._sockets[0].getsockname()[1]
 
-    def __enter__(self) -> "SlowLink":
+    def __enter__(self):
         threading.Thread(target=self._accept, daemon=True).start()
         return self
 
@@ -107,15 +107,33 @@ class SlowLink:
                 self.connections += 1
                 server = socket.create_connection(("127.0.0.1", self.to))
                 self._sockets += [client, server]
-                threading.Thread(target=self._carry, args=(client, server, self.rate // 20, 0.05), daemon=True).start()
-                threading.Thread(target=self._carry, args=(server, client, 65536, 0), daemon=True).start()
+                for reads, writes in [(client, server), (server, client)]:
+                    threading.Thread(target=self._serve, args=(reads, writes, reads is client), daemon=True).start()
 
-    def _carry(self, reads: socket.socket, writes: socket.socket, most: int, pause: float) -> None:
+    def _serve(self, reads: socket.socket, writes: socket.socket, there: bool) -> None:
         with contextlib.suppress(OSError):
-            while data := reads.recv(most):
-                writes.sendall(data)
-                time.sleep(pause)  # this is the rate
+            self.carry(reads, writes, there)
             writes.shutdown(socket.SHUT_WR)
+
+    def carry(self, reads: socket.socket, writes: socket.socket, there: bool) -> None:
+        """Until the one ends from which it reads. `there`: to the other port."""
+        while data := reads.recv(65536):
+            writes.sendall(data)
+
+
+class SlowLink(Link):
+    """It carries this number of bytes per second there."""
+
+    def __init__(self, to: int, rate: int):
+        super().__init__(to, receive_buffer=65536)  # and no more by itself
+        self.rate = rate
+
+    def carry(self, reads: socket.socket, writes: socket.socket, there: bool) -> None:
+        if not there:
+            super().carry(reads, writes, there)
+        while data := reads.recv(self.rate // 20):
+            writes.sendall(data)
+            time.sleep(0.05)  # this is the rate
 
 
 def a_slow_link_is_waited_for(db, sink: str, link: SlowLink, events: int = 1, size: int = 5_000_000) -> None:

@@ -118,10 +118,11 @@ void KafkaProducer::stop_for(rd_kafka_t *producer, const rd_kafka_message_t *mes
               error == RD_KAFKA_RESP_ERR__PURGE_INFLIGHT || error == RD_KAFKA_RESP_ERR__DESTROY;
   if (ours || (reinterpret_cast<uint64_t>(message->_private) & alone) != 0)
     return;
+  bool holds_locks = late_purge ? rd_kafka_fatal_error(producer, nullptr, 0) != RD_KAFKA_RESP_ERR_NO_ERROR
+                                : rd_kafka_message_broker_id(message) < 0;
   if (!unsure && message->partition < 0) {
     stopped_ = true; /* an unknown topic: nothing can have been sent, and librdkafka holds locks here, so no purge */
-  } else if (late_purge ? rd_kafka_fatal_error(producer, nullptr, 0) != RD_KAFKA_RESP_ERR_NO_ERROR
-                        : rd_kafka_message_broker_id(message) < 0) {
+  } else if (holds_locks) {
     /* Purged by a fatal error, taken for stored, or for a partition that the topic does not have. librdkafka holds
      * the locks that a purge needs, so the next message of the batch purges, or the sink's next poll(). */
     purge_needed_ = stopped_ = true;
