@@ -8,7 +8,6 @@
 #include "connection.h"
 
 #include <openssl/rand.h>
-#include <poll.h>
 
 #include <charconv>
 
@@ -18,8 +17,6 @@
 
 namespace outbox::nats {
 namespace {
-
-constexpr size_t read_size = 131'072;
 
 std::string quoted(std::string_view text) {
   return "\"" + clean_text(text.substr(0, 300)) + "\"";
@@ -49,30 +46,10 @@ std::string Connection::product() const {
   return "nats-server " + clean_text(info_.version.substr(0, 50));
 }
 
-bool Connection::flush() {
-  bool any = false;
-  while (sent_ < out_.size()) {
-    size_t n = transport_.send(std::string_view(out_).substr(sent_));
-    if (n == 0)
-      break;
-    sent_ += n;
-    any = true;
-  }
-  if (sent_ == out_.size()) {
-    out_.clear();
-    sent_ = 0;
-  } else if (sent_ > out_.size() / 2) {
-    out_.erase(0, sent_);
-    sent_ = 0;
-  }
-  return any;
-}
-
 bool Connection::receive() {
-  buffer_.resize(read_size);
-  size_t n = transport_.receive(buffer_.data(), buffer_.size());
-  reader_.add(std::string_view(buffer_).substr(0, n));
-  return n > 0;
+  const std::string_view bytes = receive_bytes();
+  reader_.add(bytes);
+  return !bytes.empty();
 }
 
 bool Connection::next(Operation &operation) {

@@ -6,15 +6,15 @@
 
 #include <string>
 
-#include "delivery/net/transport.h"
+#include "delivery/net/peer_connection.h"
 #include "nats_options.h"
 #include "protocol.h"
 
 namespace outbox::nats {
 
-class Connection {
+class Connection final : public PeerConnection {
 public:
-  explicit Connection(const Connecting &options) : options_(options), transport_(options) {}
+  explicit Connection(const Connecting &options) : PeerConnection(options), options_(options) {}
 
   /* The steps, in order, for a probe that reports each of them. They wait, and throw Trouble or Cancelled. */
   void connect(const Host &host, const Patience &patience); /* until the server has introduced itself */
@@ -23,7 +23,6 @@ public:
   /* All of them. */
   void open(const Host &host, const Patience &patience);
 
-  const std::string &peer() const { return transport_.peer(); }
   const ServerInfo &info() const { return info_; }
   std::string product() const; /* "nats-server 2.9.10" */
 
@@ -31,11 +30,6 @@ public:
   std::string inbox(uint64_t number) const { return inbox_ + std::to_string(number); }
   uint64_t number_of(std::string_view subject) const;
 
-  std::string &out() { return out_; }
-  size_t unsent() const { return out_.size() - sent_; }
-  size_t queued() const { return transport_.queued(); } /* in the socket */
-  /* Sends what the socket takes. Returns whether that was anything. */
-  bool flush();
   /* Reads once what the socket has. Returns false if that was nothing. */
   bool receive();
   /* The next operation; false if none is complete. It is valid until the next call. Answers a PING, takes notice of
@@ -43,21 +37,15 @@ public:
   bool next(Operation &operation);
   /* Waits for the next operation. */
   Operation wait_next(const Patience &patience, const char *step);
-  int fd() const { return transport_.fd(); }
-  short events() const { return transport_.events(unsent() > 0); }
 
 private:
   std::string connect_text() const;
   Trouble refused(std::string_view error) const;
 
   const Connecting &options_;
-  Transport transport_;
   OperationReader reader_;
   ServerInfo info_;
   std::string inbox_; /* with a dot at its end */
-  std::string out_;
-  size_t sent_ = 0; /* of out_ */
-  std::string buffer_;
   bool logged_in_ = false;
 };
 

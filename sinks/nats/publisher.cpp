@@ -8,8 +8,6 @@
 
 #include <algorithm>
 
-#include "delivery/base/until_memory.h"
-
 namespace outbox::nats {
 
 using std::chrono::milliseconds;
@@ -31,7 +29,7 @@ void Publisher::run_once() {
     if (Clock::now() >= connect_at() || handover_.has_work())
       connect();
     else
-      wait();
+      wait_until(look_at(), handover_.event(), nullptr);
     return;
   }
   pump();
@@ -39,7 +37,7 @@ void Publisher::run_once() {
   const Time now = Clock::now();
   if (stall_detector_.on_flush(any_taken, connection_->unsent() > 0 ? connection_->queued() : 0, now))
     alive_at_ = now;
-  wait();
+  wait_until(look_at(), handover_.event(), connection_.get());
   read();
   check_time();
 }
@@ -85,11 +83,6 @@ Publisher::Time Publisher::look_at() const {
   return at;
 }
 
-void Publisher::wait() {
-  wait_until(look_at(), handover_.event(), connection_ ? connection_->fd() : -1,
-             connection_ ? connection_->events() : static_cast<short>(0));
-}
-
 void Publisher::check_time() {
   Time now = Clock::now();
   if (subjects_.forget_unused(now))
@@ -126,11 +119,7 @@ void Publisher::pump() {
     std::optional<Message> message = handover_.start(false, serial);
     if (!message)
       return;
-    try {
-      start(serial, std::move(*message));
-    } catch (const std::bad_alloc &) {
-      handover_.fail(serial, Outcome::Returned, text_if_memory("not sent: out of memory"));
-    }
+    handover_.send_or_return(serial, [&] { start(serial, std::move(*message)); });
   }
 }
 
@@ -192,14 +181,12 @@ void Publisher::defer(uint64_t serial, const std::string &subject, const std::st
 /* The answer about their subject is there. */
 void Publisher::end_waiting(std::deque<Waiting> waiting, bool stored) {
   for (Waiting &each : waiting) {
-    try {
+    handover_.send_or_return(each.serial, [&] {
       if (stored)
         publish(each.serial, each.message, false);
       else
         defer(each.serial, each.message.subject, subjects_.why(each.message.subject), OB_REASON_TOPIC);
-    } catch (const std::bad_alloc &) {
-      handover_.fail(each.serial, Outcome::Returned, text_if_memory("not sent: out of memory"));
-    }
+    });
   }
 }
 

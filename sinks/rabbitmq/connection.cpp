@@ -5,8 +5,6 @@
  */
 #include "connection.h"
 
-#include <poll.h>
-
 #include <algorithm>
 #include <array>
 
@@ -16,7 +14,6 @@
 namespace outbox::rabbitmq {
 namespace {
 
-constexpr size_t read_size = 131'072;
 constexpr int protocol_header = 'A'; /* librabbitmq's type of a frame that is none */
 
 amqp_table_entry_t text_entry(const char *name, std::string_view text) {
@@ -53,30 +50,10 @@ Connection::~Connection() {
   }
 }
 
-bool Connection::flush() {
-  bool any = false;
-  while (sent_ < out_.size()) {
-    size_t n = transport_.send(std::string_view(out_).substr(sent_));
-    if (n == 0)
-      break;
-    sent_ += n;
-    any = true;
-  }
-  if (sent_ == out_.size()) {
-    out_.clear();
-    sent_ = 0;
-  } else if (sent_ > out_.size() / 2) {
-    out_.erase(0, sent_);
-    sent_ = 0;
-  }
-  return any;
-}
-
 bool Connection::receive() {
-  buffer_.resize(read_size);
-  size_t n = transport_.receive(buffer_.data(), buffer_.size());
-  reader_.add(std::string_view(buffer_).substr(0, n));
-  return n > 0;
+  const std::string_view bytes = receive_bytes();
+  reader_.add(bytes);
+  return !bytes.empty();
 }
 
 bool Connection::next(amqp_frame_t &frame) {

@@ -7,16 +7,16 @@
 #include <string>
 
 #include "amqp_frames.h"
-#include "delivery/net/transport.h"
+#include "delivery/net/peer_connection.h"
 #include "rabbitmq_options.h"
 
 namespace outbox::rabbitmq {
 
 constexpr amqp_channel_t publishing = 1, asking = 2;
 
-class Connection {
+class Connection final : public PeerConnection {
 public:
-  explicit Connection(const Connecting &options) : options_(options), transport_(options) {}
+  explicit Connection(const Connecting &options) : PeerConnection(options), options_(options) {}
   /* Says goodbye if that needs no waiting. */
   ~Connection();
 
@@ -29,25 +29,17 @@ public:
   /* All of them. */
   void open(const Host &host, const Patience &patience);
 
-  const std::string &peer() const { return transport_.peer(); }
   const std::string &product() const { return product_; } /* "RabbitMQ 3.10.8" */
   size_t frame_max() const { return frame_max_; }
   std::chrono::seconds heartbeat() const { return heartbeat_; }
 
-  std::string &out() { return out_; }
-  size_t unsent() const { return out_.size() - sent_; }
-  size_t queued() const { return transport_.queued(); } /* in the socket */
   void send(amqp_channel_t channel, amqp_method_number_t id, void *method) {
     append_method(channel, id, method, out_);
   }
-  /* Sends what the socket takes. Returns whether that was anything. */
-  bool flush();
   /* Reads once what the socket has. Returns false if that was nothing. */
   bool receive();
   /* The next frame; false if none is complete. It is valid until the next call. */
   bool next(amqp_frame_t &frame);
-  int fd() const { return transport_.fd(); }
-  short events() const { return transport_.events(unsent() > 0); }
   /* Returns the text of a connection.close, and answers it. */
   Trouble closed_by_broker(const amqp_frame_t &frame);
   /* Waits for a method of this channel; other frames are skipped. */
@@ -64,11 +56,7 @@ private:
   void wait_opened(amqp_channel_t channel, const Patience &patience);
 
   const Connecting &options_;
-  Transport transport_;
   FrameReader reader_;
-  std::string out_;
-  size_t sent_ = 0; /* of out_ */
-  std::string buffer_;
   std::string product_;
   size_t frame_max_ = 131'072;
   std::chrono::seconds heartbeat_{0};

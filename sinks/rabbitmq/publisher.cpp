@@ -33,7 +33,7 @@ void Publisher::run_once() {
     if (Clock::now() >= connect_at() || handover_.has_work())
       connect();
     else
-      wait();
+      wait_until(look_at(), handover_.event(), nullptr);
     return;
   }
   pump();
@@ -42,7 +42,7 @@ void Publisher::run_once() {
   if (any_taken)
     sent_at_ = now;
   stall_detector_.on_flush(any_taken, connection_->unsent() > 0 ? connection_->queued() : 0, now);
-  wait();
+  wait_until(look_at(), handover_.event(), connection_.get());
   read();
   check_time();
 }
@@ -91,11 +91,6 @@ Publisher::Time Publisher::look_at() const {
   return at;
 }
 
-void Publisher::wait() {
-  wait_until(look_at(), handover_.event(), connection_ ? connection_->fd() : -1,
-             connection_ ? connection_->events() : static_cast<short>(0));
-}
-
 void Publisher::check_time() {
   Time now = Clock::now();
   if (exchanges_.forget_unused(now))
@@ -132,11 +127,7 @@ void Publisher::pump() {
     std::optional<Message> message = handover_.start(careful_left_ > 0, serial);
     if (!message)
       return;
-    try {
-      start(serial, std::move(*message));
-    } catch (const std::bad_alloc &) {
-      handover_.fail(serial, Outcome::Returned, text_if_memory("not sent: out of memory"));
-    }
+    handover_.send_or_return(serial, [&] { start(serial, std::move(*message)); });
   }
 }
 
@@ -213,14 +204,12 @@ void Publisher::end_waiting(const std::string &exchange, bool there) {
   if (waiting.empty())
     return;
   for (Waiting &each : waiting.mapped()) {
-    try {
+    handover_.send_or_return(each.serial, [&] {
       if (there)
         publish(each.serial, each.message);
       else
         defer(each.serial, each.message);
-    } catch (const std::bad_alloc &) {
-      handover_.fail(each.serial, Outcome::Returned, text_if_memory("not sent: out of memory"));
-    }
+    });
   }
 }
 

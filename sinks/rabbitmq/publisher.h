@@ -46,7 +46,6 @@ private:
   // ---- the connection ----
   void connect();
   void lose(const Trouble &trouble) override;
-  void wait();
   Time heartbeat_at() const;
   Time look_at() const;
   void check_time();

@@ -12,38 +12,15 @@
 
 namespace outbox::redis {
 
-static constexpr size_t read_size = 131'072;
-
 static Trouble refused(const char *step, const std::string &what, const redisReply &reply) {
   ServerError error = read_error(text_of(reply));
   return {step, error.reason, what + ": " + error.text};
 }
 
-bool Connection::flush() {
-  bool any = false;
-  while (sent_ < out_.size()) {
-    size_t n = transport_.send(std::string_view(out_).substr(sent_));
-    if (n == 0)
-      break;
-    sent_ += n;
-    any = true;
-  }
-  if (sent_ == out_.size()) {
-    out_.clear();
-    sent_ = 0;
-  } else if (sent_ > out_.size() / 2) {
-    out_.erase(0, sent_);
-    sent_ = 0;
-  }
-  return any;
-}
-
 bool Connection::receive() {
-  buffer_.resize(read_size);
-  size_t n = transport_.receive(buffer_.data(), buffer_.size());
-  if (n > 0)
-    reader_.add(std::string_view(buffer_).substr(0, n));
-  return n > 0;
+  const std::string_view bytes = receive_bytes();
+  reader_.add(bytes);
+  return !bytes.empty();
 }
 
 Reply Connection::next() {

@@ -8,8 +8,6 @@
 
 #include <algorithm>
 
-#include "delivery/base/until_memory.h"
-
 namespace outbox::redis {
 
 using std::chrono::milliseconds;
@@ -31,7 +29,7 @@ void Writer::run_once() {
     if (Clock::now() >= connect_at() || handover_.has_work())
       connect();
     else
-      wait();
+      wait_until(look_at(), handover_.event(), nullptr);
     return;
   }
   pump();
@@ -42,7 +40,7 @@ void Writer::run_once() {
     read(); /* why the server hangs up comes before the end of the connection */
     throw;
   }
-  wait();
+  wait_until(look_at(), handover_.event(), connection_.get());
   read();
   check_time();
 }
@@ -89,11 +87,6 @@ Writer::Time Writer::look_at() const {
   return at;
 }
 
-void Writer::wait() {
-  wait_until(look_at(), handover_.event(), connection_ ? connection_->fd() : -1,
-             connection_ ? connection_->events() : static_cast<short>(0));
-}
-
 void Writer::check_time() {
   Time now = Clock::now();
   if (streams_.forget_unused(now))
@@ -122,11 +115,7 @@ void Writer::pump() {
     std::optional<Message> message = handover_.start(false, serial);
     if (!message)
       break;
-    try {
-      any |= send(serial, *message);
-    } catch (const std::bad_alloc &) {
-      handover_.fail(serial, Outcome::Returned, text_if_memory("not sent: out of memory"));
-    }
+    handover_.send_or_return(serial, [&] { any |= send(serial, *message); });
   }
   if (any && config_->wait_replicas > 0)
     ask_replicas();

@@ -40,7 +40,6 @@ private:
   // ---- the connection ----
   void connect();
   void lose(const Trouble &trouble) override;
-  void wait();
   Time look_at() const;
   void check_time();
   // ---- commands out ----

@@ -58,6 +58,8 @@ public:
 
   /* The next message, and the serial number by which it ends. At most one may be in flight if `alone`. */
   std::optional<Message> start(bool alone, uint64_t &serial);
+  /* Returns the started message, unsent, if send() throws std::bad_alloc. */
+  template <class Send> void send_or_return(uint64_t serial, Send send);
   /* The started message needs no memory any more but for its end. */
   void forget_bytes(uint64_t serial);
   /* Whether acknowledged() is of use: the texts are kept. */
@@ -241,6 +243,14 @@ template <class Message> std::optional<Message> Handover<Message>::start(bool al
   serial = ++last_serial_;
   running->second = {message->ticket, message->key_hash, outage_, message->size(), {}};
   return message;
+}
+
+template <class Message> template <class Send> void Handover<Message>::send_or_return(uint64_t serial, Send send) {
+  try {
+    send();
+  } catch (const std::bad_alloc &) {
+    fail(serial, Outcome::Returned, text_if_memory("not sent: out of memory"));
+  }
 }
 
 template <class Message> void Handover<Message>::forget_bytes(uint64_t serial) {

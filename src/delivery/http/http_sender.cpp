@@ -146,15 +146,13 @@ bool HttpSender::Requests::form() {
         continue;
       }
       next.alone = true;
-      try {
+      handover_.send_or_return(serial, [&] {
         Request one;
         one.serials.reserve(most_);
         one.messages.reserve(most_);
         add(one, serial, std::move(*message));
         forming_.push_back(std::move(one));
-      } catch (const std::bad_alloc &) {
-        handover_.fail(serial, Outcome::Returned, text_if_memory("not sent: out of memory"));
-      }
+      });
     }
   } catch (const std::bad_alloc &) {
     if (next.messages.empty())

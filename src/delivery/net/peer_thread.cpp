@@ -60,12 +60,14 @@ void PeerThread::report_up() {
   }
 }
 
-void PeerThread::wait_until(Time at, const EventFd &wake, int fd, short events) {
+void PeerThread::wait_until(Time at, const EventFd &wake, const PeerConnection *connection) {
   int timeout_ms = -1;
   if (at != Time::max())
     timeout_ms = static_cast<int>(
         std::clamp<int64_t>(std::chrono::ceil<milliseconds>(at - Clock::now()).count(), 0, 3'600'000));
-  pollfd ready[] = {{wake.fd(), POLLIN, 0}, {fd, events, 0}};
+  pollfd ready[] = {{wake.fd(), POLLIN, 0}, {-1, 0, 0}};
+  if (connection)
+    ready[1] = {connection->fd(), connection->events(), 0};
   if (poll(ready, 2, timeout_ms) > 0 && ready[0].revents != 0)
     wake.clear();
 }

@@ -16,7 +16,7 @@
 
 #include "delivery/base/event_fd.h"
 #include "delivery/engine/sink.h"
-#include "delivery/net/transport.h"
+#include "delivery/net/peer_connection.h"
 
 namespace outbox {
 
@@ -64,8 +64,8 @@ protected:
   void next_host() { host_ = (host_ + 1) % options_.hosts.size(); }
   void report_down(const std::string &why, ob_reason reason);
   void report_up();
-  /* Waits until `at`, or until `wake` or a socket is ready; `fd` -1: no socket. */
-  static void wait_until(Time at, const EventFd &wake, int fd, short events);
+  /* Waits until `at`, or until `wake` or the connection is ready; NULL: there is none. */
+  static void wait_until(Time at, const EventFd &wake, const PeerConnection *connection);
 
   const std::shared_ptr<Reporter> reporter_;
 
