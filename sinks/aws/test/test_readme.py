@@ -49,19 +49,10 @@ def test_the_mark_of_a_probe_is_named():
 
 
 @pytest.fixture
-def consumer(db, moto):
+def consumer(db, moto, start_program):
     db.sql("CREATE TABLE mails (payload jsonb)")
-    running = []
     env = os.environ | {"AWS_ENDPOINT_URL": moto.url, "AWS_DEFAULT_REGION": REGION, "AWS_ACCESS_KEY_ID": KEYS["access_key_id"], "AWS_SECRET_ACCESS_KEY": KEYS["secret_access_key"]}
-
-    def start(queue: str) -> subprocess.Popen:
-        running.append(subprocess.Popen([sys.executable, HERE / "example/consumer.py", queue, db.dsn], env=env))
-        return running[-1]
-
-    yield start
-    for process in running:
-        process.kill()
-        process.wait()
+    return lambda queue: start_program(HERE / "example/consumer.py", queue, db.dsn, env=env)
 
 
 def test_the_consumer_works_once_per_event(db, moto, name, consumer):

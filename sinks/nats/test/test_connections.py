@@ -1,11 +1,10 @@
 """Ways to connect and to log in, what is said when that fails, and probes."""
 
 import socket
-import threading
 
 import pytest
 from outbox_rig import wait_until
-from outbox_rig.kind_fixtures import advice_is
+from outbox_rig.kind_fixtures import Link, advice_is, strange_peer
 from outbox_rig.certificates import Authority
 from outbox_rig.process import free_port
 
@@ -145,26 +144,10 @@ def test_no_server(db, server, name):
 ])
 def test_a_peer_that_is_no_server(db, server, answer, error):
     """Nothing of its answer is shown: sinks must not be a way to read from the server's network."""
-    with socket.create_server(("127.0.0.1", 0)) as peer:
-        kept = []
-
-        def serve():
-            while True:
-                try:
-                    client, _ = peer.accept()
-                except OSError:
-                    return
-                if answer:
-                    client.sendall(answer)
-                if answer is None:
-                    client.close()
-                kept.append(client)
-
-        threading.Thread(target=serve, daemon=True).start()
-        db.nats_sink("nats", server, hosts=f"127.0.0.1:{peer.getsockname()[1]}", connect_timeout="500ms")
+    with strange_peer(answer) as port:
+        db.nats_sink("nats", server, hosts=f"127.0.0.1:{port}", connect_timeout="500ms")
         state_is(db, "circuit open", error)
         assert "secret of" not in str(db.sql("SELECT * FROM outbox.sinks")) + str(db.sql("SELECT * FROM outbox.probe('nats')"))
-        peer.shutdown(socket.SHUT_RDWR)
 
 
 def test_tls(db, tls_server, authority, name):
@@ -198,21 +181,9 @@ def test_tls_that_is_missing_on_one_side(db, server, tls_server):
 
 def test_a_handshake_that_hangs(db, server):
     """It ends with connect_timeout."""
-    with socket.create_server(("127.0.0.1", 0)) as peer:
-        kept = []
-
-        def serve():
-            while True:
-                try:
-                    kept.append(peer.accept()[0])
-                except OSError:
-                    return
-                kept[-1].sendall(b'INFO {"version":"2.9.10","max_payload":1048576,"headers":true,"tls_required":true}\r\n')
-
-        threading.Thread(target=serve, daemon=True).start()
-        db.nats_sink("nats", server, hosts=f"127.0.0.1:{peer.getsockname()[1]}", tls="true", connect_timeout="500ms")
+    with strange_peer(b'INFO {"version":"2.9.10","max_payload":1048576,"headers":true,"tls_required":true}\r\n') as port:
+        db.nats_sink("nats", server, hosts=f"127.0.0.1:{port}", tls="true", connect_timeout="500ms")
         state_is(db, "circuit open", "no answer in time")
-        peer.shutdown(socket.SHUT_RDWR)
 
 
 def test_a_client_certificate(db, make_server, authority, name):
@@ -249,37 +220,24 @@ def test_a_probe_sends_a_message_that_says_it_is_a_test(db, server, name):
     assert not probe(db)["stream"][0] and 'stream "ORDERS" does not take' in probe(db)["stream"][1]
 
 
+class ByteByByte(Link):
+    """It brings the server's answers one byte at a time."""
+
+    def carry(self, reads, writes, there):
+        writes.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        while data := reads.recv(65536 if there else 1):
+            writes.sendall(data)
+
+
 def test_a_connection_that_carries_a_byte_at_a_time(db, server, name):
     """The sink understands the server wherever its text is cut."""
     stream = Stream(server, name)
-
-    def forward(source: socket.socket, target: socket.socket, size: int) -> None:
-        target.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        try:
-            while data := source.recv(size):
-                target.sendall(data)
-        except OSError:
-            pass
-        target.close()
-
-    with socket.create_server(("127.0.0.1", 0)) as door:
-        def serve():
-            while True:
-                try:
-                    client, _ = door.accept()
-                except OSError:
-                    return
-                peer = socket.create_connection(("127.0.0.1", server.port))
-                threading.Thread(target=forward, args=(client, peer, 65536), daemon=True).start()
-                threading.Thread(target=forward, args=(peer, client, 1), daemon=True).start()
-
-        threading.Thread(target=serve, daemon=True).start()
-        db.nats_sink("nats", server, subject=f"{name}.x", hosts=f"127.0.0.1:{door.getsockname()[1]}")
+    with ByteByByte(server.port) as link:
+        db.nats_sink("nats", server, subject=f"{name}.x", hosts=f"127.0.0.1:{link.port}")
         db.sql("SELECT outbox.enqueue('Order', (n % 10)::text, 'x', to_jsonb(n)) FROM generate_series(1, 200) AS n")
         stream.read(200)
         wait_until(lambda: db.pending() == 0, 30, sinks(db))
         assert "was lost" not in str(db.sink("last_error", "nats"))
-        door.shutdown(socket.SHUT_RDWR)
 
 
 def test_typical_mistakes(db):

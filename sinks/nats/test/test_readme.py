@@ -6,7 +6,6 @@ import re
 import shlex
 import socket
 import subprocess
-import sys
 import sysconfig
 from pathlib import Path
 
@@ -69,18 +68,9 @@ def test_the_mark_of_a_probe_is_named():
 
 
 @pytest.fixture
-def consumer(db, server):
+def consumer(db, server, start_program):
     db.sql("CREATE TABLE mails (event_type text, payload jsonb)")
-    running = []
-
-    def start(stream: str) -> subprocess.Popen:
-        running.append(subprocess.Popen([sys.executable, HERE / "example/consumer.py", f"nats://127.0.0.1:{server.port}", db.dsn, stream]))
-        return running[-1]
-
-    yield start
-    for process in running:
-        process.kill()
-        process.wait()
+    return lambda stream: start_program(HERE / "example/consumer.py", f"nats://127.0.0.1:{server.port}", db.dsn, stream)
 
 
 def test_the_consumer_works_once_per_event(db, server, name, consumer):

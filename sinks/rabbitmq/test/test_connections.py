@@ -7,7 +7,7 @@ import threading
 
 import pytest
 from outbox_rig import wait_until
-from outbox_rig.kind_fixtures import Link, advice_is
+from outbox_rig.kind_fixtures import Link, advice_is, strange_peer
 from outbox_rig.certificates import Authority
 from outbox_rig.process import free_port
 
@@ -147,26 +147,10 @@ def test_no_broker(db, broker, exchange):
 ])
 def test_a_peer_that_is_no_broker(db, broker, exchange, answer, error):
     """Nothing of its answer is shown: sinks must not be a way to read from the server's network."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        kept = []
-
-        def serve():
-            while True:
-                try:
-                    peer, _ = server.accept()
-                except OSError:
-                    return
-                if answer:
-                    peer.sendall(answer)
-                if answer is None:
-                    peer.close()
-                kept.append(peer)
-
-        threading.Thread(target=serve, daemon=True).start()
-        db.rabbit_sink("rabbit", broker, exchange=exchange, hosts=f"127.0.0.1:{server.getsockname()[1]}", connect_timeout="500ms")
+    with strange_peer(answer) as port:
+        db.rabbit_sink("rabbit", broker, exchange=exchange, hosts=f"127.0.0.1:{port}", connect_timeout="500ms")
         state_is(db, "circuit open", error)
         assert "secret of" not in str(db.sql("SELECT * FROM outbox.sinks")) + str(db.sql("SELECT * FROM outbox.probe('rabbit')"))
-        server.shutdown(socket.SHUT_RDWR)
 
 
 def test_tls(db, tls_broker, authority, exchange):

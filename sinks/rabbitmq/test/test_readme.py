@@ -43,18 +43,9 @@ def test_the_mark_of_a_probe_is_named():
 
 
 @pytest.fixture
-def consumer(db, broker):
+def consumer(db, broker, start_program):
     db.sql("CREATE TABLE mails (event_type text, payload jsonb)")
-    running = []
-
-    def start(queue: str) -> subprocess.Popen:
-        running.append(subprocess.Popen([sys.executable, HERE / "example/consumer.py", f"amqp://guest:guest@127.0.0.1:{broker.port}/%2F", db.dsn, queue]))
-        return running[-1]
-
-    yield start
-    for process in running:
-        process.kill()
-        process.wait()
+    return lambda queue: start_program(HERE / "example/consumer.py", f"amqp://guest:guest@127.0.0.1:{broker.port}/%2F", db.dsn, queue)
 
 
 def test_the_consumer_works_once_per_event(db, broker, exchange, consumer):

@@ -8,7 +8,7 @@ import warnings
 
 import pytest
 from outbox_rig import wait_until
-from outbox_rig.kind_fixtures import advice_is
+from outbox_rig.kind_fixtures import advice_is, strange_peer
 from outbox_rig.certificates import Authority
 from outbox_rig.paths import BUILD
 from outbox_rig.process import free_port
@@ -132,26 +132,10 @@ def test_several_hosts_and_the_first_ones_dead(db, server, stream):
 ])
 def test_a_peer_that_is_no_redis(db, server, answer, error):
     """Nothing of its answer is shown: sinks must not be a way to read from the server's network."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        kept = []
-
-        def serve():
-            while True:
-                try:
-                    peer, _ = listener.accept()
-                except OSError:
-                    return
-                if answer:
-                    peer.sendall(answer)
-                if answer is None:
-                    peer.close()
-                kept.append(peer)
-
-        threading.Thread(target=serve, daemon=True).start()
-        db.redis_sink("redis", server, hosts=f"127.0.0.1:{listener.getsockname()[1]}", connect_timeout="500ms")
+    with strange_peer(answer) as port:
+        db.redis_sink("redis", server, hosts=f"127.0.0.1:{port}", connect_timeout="500ms")
         state_is(db, "circuit open", error)
         assert "secret of" not in str(db.sql("SELECT * FROM outbox.sinks")) + str(db.sql("SELECT * FROM outbox.probe('redis')"))
-        listener.shutdown(socket.SHUT_RDWR)
 
 
 def test_tls(db, tls_server, authority, stream):

@@ -3,7 +3,6 @@
 import json
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -43,18 +42,9 @@ def test_the_mark_of_a_probe_is_named():
 
 
 @pytest.fixture
-def consumer(db, server):
+def consumer(db, server, start_program):
     db.sql("CREATE TABLE mails (event_type text, payload jsonb)")
-    running = []
-
-    def start(stream: str) -> subprocess.Popen:
-        running.append(subprocess.Popen([sys.executable, HERE / "example/consumer.py", f"redis://127.0.0.1:{server.port}/0", db.dsn, stream]))
-        return running[-1]
-
-    yield start
-    for process in running:
-        process.kill()
-        process.wait()
+    return lambda stream: start_program(HERE / "example/consumer.py", f"redis://127.0.0.1:{server.port}/0", db.dsn, stream)
 
 
 def test_the_consumer_works_once_per_event(db, server, stream, consumer):

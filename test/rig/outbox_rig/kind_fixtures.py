@@ -4,8 +4,11 @@ And tests that all kinds have in common."""
 import contextlib
 import re
 import socket
+import subprocess
+import sys
 import threading
 import time
+from collections.abc import Iterator
 
 import pytest
 
@@ -43,6 +46,21 @@ def pytest_runtest_makereport(item, call):
         report.sections.append(("server log", "\n".join(pg.log.read_text(errors="replace").splitlines()[-30:])))
 
 
+@pytest.fixture
+def start_program():
+    """Starts a program in Python with these arguments, which is killed at the end."""
+    running = []
+
+    def start(*arguments, **options) -> subprocess.Popen:
+        running.append(subprocess.Popen([sys.executable, *arguments], **options))
+        return running[-1]
+
+    yield start
+    for process in running:
+        process.kill()
+        process.wait()
+
+
 def worker_pid(db) -> int:
     [(pid,)] = db.sql("SELECT pid FROM outbox.workers")
     return pid
@@ -77,6 +95,27 @@ def memory_is_bounded(db, sink: str, peer, most: int, events: int = 300, size: i
         peer.thaw()
         db.pg.reset("outbox.max_in_flight_memory")
     wait_until(lambda: db.pending() == 0, 120, lambda: db.sql("SELECT * FROM outbox.sinks"))
+
+
+@contextlib.contextmanager
+def strange_peer(answer: bytes | None) -> Iterator[int]:
+    """A port that gives each connection this answer and keeps it open, or closes it at once (None)."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        kept = []
+
+        def serve():
+            with contextlib.suppress(OSError):
+                while True:
+                    client, _ = server.accept()
+                    if answer:
+                        client.sendall(answer)
+                    if answer is None:
+                        client.close()
+                    kept.append(client)
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield server.getsockname()[1]
+        server.shutdown(socket.SHUT_RDWR)
 
 
 class Link:
