@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Takes guards out of src/dispatch, one at a time, and shows the seed with which the simulator finds that:
+"""Takes guards out of src/dispatch, one at a time, and shows the unit test and the seed of the simulator that find that:
 
   test/simulate/guards.py [SECONDS] [NAME...]
   test/simulate/guards.py texts                  only whether each guard still stands in the source
 
-Each guard is a piece of a file and what stands there without it. A guard that no seed finds in SECONDS (30) of
-CPU is told as missed: then the world is too small for it, or the guard is not needed."""
+Each guard is a piece of a file and what stands there without it. A guard that no unit test finds, and no seed in
+SECONDS (30) of CPU, is told as missed: then it has no test, or is not needed."""
 
 import re
 import shutil
@@ -87,9 +87,25 @@ def run(argv: list[str]) -> subprocess.CompletedProcess:
 
 
 def build() -> None:
-    done = run(["make", "-j2", "-f", "test/simulate/Makefile", "CXXFLAGS=-std=c++20 -O1 -w -Isrc -I. -MMD -MP"])
+    done = run(["make", "-j2", "-f", "test/simulate/Makefile", "build/simulate/simulate", "build/simulate/unit_tests", "CXXFLAGS=-std=c++20 -O1 -w -Isrc -I. -MMD -MP"])
     if done.returncode:
         sys.exit(done.stdout[-2000:] + done.stderr[-2000:])
+
+
+def unit_test() -> str:
+    """The first that fails, or the assertion that ended them all."""
+    done = run(["build/simulate/unit_tests", "--gtest_brief=1"])
+    found = re.search(r"FAILED  \] (\S+)|Assertion `(.*)' failed", done.stdout + done.stderr)
+    return (found[1] or f"assertion {found[2]}") if found else f"ended with {done.returncode}" if done.returncode else ""
+
+
+def seed(seconds: str) -> str:
+    """What the simulator finds within these seconds of CPU, and after how many."""
+    began = time.monotonic()
+    done = run(["build/simulate/simulate", "--seed", str(SEED), "--cpu-seconds", seconds, "--quiet"])
+    found = re.search(r"worlds: (seed \d+: .*)|Assertion `(.*)' failed", done.stdout + done.stderr)
+    what = (found[1] or f"assertion {found[2]}") if found else f"ended with {done.returncode}" if done.returncode else ""
+    return what and f"{what} ({time.monotonic() - began:.1f} s)"
 
 
 def main() -> int:
@@ -97,25 +113,24 @@ def main() -> int:
         sys.exit("\n".join(wrong))
     if sys.argv[1:] == ["texts"]:
         return 0
-    seconds = int(sys.argv[1]) if len(sys.argv) > 1 else 30
-    missed = []
-    shutil.copytree(ROOT / "src/dispatch", COPY / "src/dispatch", dirs_exist_ok=True, copy_function=shutil.copy, ignore=shutil.ignore_patterns("*.o", "*.d"))
-    shutil.copytree(ROOT / "test/simulate", COPY / "test/simulate", dirs_exist_ok=True, copy_function=shutil.copy)
+    seconds = sys.argv[1] if len(sys.argv) > 1 else "30"
+    names = sys.argv[2:] or list(GUARDS)
+    n_tests = n_seeds = missed = 0
+    for folder, *others in [("src/dispatch", "*.o", "*.d"), ("test/simulate",), ("test/unit",)]:
+        shutil.copytree(ROOT / folder, COPY / folder, dirs_exist_ok=True, copy_function=shutil.copy, ignore=shutil.ignore_patterns(*others))
     build()
-    for name in sys.argv[2:] or GUARDS:
+    if found := unit_test():
+        sys.exit(f"without a change a unit test fails: {found}")
+    for name in names:
         with taken_out(GUARDS, name, COPY / "src/dispatch"):
             build()
-            began = time.monotonic()
-            done = run(["build/simulate/simulate", "--seed", str(SEED), "--cpu-seconds", str(seconds), "--quiet"])
-            took = time.monotonic() - began
-        found = re.search(r"worlds: (seed \d+: .*)", done.stdout)
-        asserted = re.search(r"Assertion `(.*)' failed", done.stderr)
-        what = found[1] if found else f"assertion {asserted[1]}" if asserted else f"ended with {done.returncode}" if done.returncode else ""
-        print(f"{name:36} {took:6.1f} s  {what or 'MISSED'}", flush=True)
-        if not what:
-            missed.append(name)
-    print(f"{len(sys.argv[2:] or GUARDS) - len(missed)} guards found, {len(missed)} missed")
-    return bool(missed)
+            by_test, by_seed = unit_test(), seed(seconds)
+        print(f"{name}\n    unit test: {by_test or 'none'}\n    simulator: {by_seed or 'no seed'}{'' if by_test or by_seed else '; MISSED'}", flush=True)
+        n_tests += bool(by_test)
+        n_seeds += bool(by_seed)
+        missed += not (by_test or by_seed)
+    print(f"{len(names)} guards: {n_tests} found by a unit test, {n_seeds} by the simulator, {missed} missed")
+    return missed > 0
 
 
 if __name__ == "__main__":
