@@ -18,10 +18,6 @@
 namespace outbox::nats {
 namespace {
 
-std::string quoted(std::string_view text) {
-  return "\"" + clean_text(text.substr(0, 300)) + "\"";
-}
-
 bool mentions(std::string_view text, std::string_view words) {
   return text.find(words) != text.npos;
 }
@@ -91,7 +87,7 @@ uint64_t Connection::number_of(std::string_view subject) const {
 
 /* The meaning of the server's error for the connection. */
 Trouble Connection::refused(std::string_view error) const {
-  const std::string said = quoted(error);
+  const std::string said = in_quotes(error);
   if (is_permission_error(error))
     return {"login", OB_REASON_AUTH, "the server refuses " + options_.who() + " its inbox: " + said,
             "allow the user to subscribe to " + options_.inbox_prefix + ".>, or set option inbox_prefix"};

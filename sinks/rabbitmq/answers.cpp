@@ -21,19 +21,15 @@ std::string said(const amqp_bytes_t &text) {
   return clean_text(view(text).substr(0, 300));
 }
 
-std::string quoted(std::string_view text) {
-  return "\"" + clean_text(text) + "\"";
-}
-
 }  // namespace
 
 /* The start of every text about an exchange: deferred events are found by it when the exchange is there. */
 std::string Publisher::about_exchange(const std::string &exchange) const {
-  return "exchange " + quoted(exchange) + " ";
+  return "exchange " + in_quotes(exchange) + " ";
 }
 
 std::string Publisher::missing_text(const std::string &exchange) const {
-  return about_exchange(exchange) + "does not exist in vhost " + quoted(config_->connecting.vhost) +
+  return about_exchange(exchange) + "does not exist in vhost " + in_quotes(config_->connecting.vhost) +
          ": declare it, or correct option exchange";
 }
 
@@ -134,15 +130,16 @@ void Publisher::end_confirmed(const Unconfirmed &message, bool stored) {
   }
   handover_.fail(message.serial, Outcome::RetryBlameSink,
                  "the broker has refused the message (basic.nack): a queue behind exchange " +
-                     quoted(message.exchange) + ", routing key " + quoted(message.routing_key) +
+                     in_quotes(message.exchange) + ", routing key " + in_quotes(message.routing_key) +
                      ", is full (x-max-length with reject-publish), or could not store it",
                  OB_REASON_BROKER);
 }
 
 void Publisher::on_return(const amqp_basic_return_t &returned) {
   returned_ = std::to_string(returned.reply_code) + " " + said(returned.reply_text) +
-              ": no queue is bound to exchange " + quoted(view(returned.exchange)) + " for routing key " +
-              quoted(view(returned.routing_key)) + ": bind a queue, or correct the options exchange and routing_key";
+              ": no queue is bound to exchange " + in_quotes(view(returned.exchange)) + " for routing key " +
+              in_quotes(view(returned.routing_key)) +
+              ": bind a queue, or correct the options exchange and routing_key";
 }
 
 /* RabbitMQ returns messages in the order in which they were published, before their confirms: it is one of the

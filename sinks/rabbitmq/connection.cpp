@@ -33,10 +33,6 @@ template <class Method> const Method &method_of(const amqp_frame_t &frame) {
   return *static_cast<const Method *>(frame.payload.method.decoded);
 }
 
-std::string quoted(std::string_view text) {
-  return "\"" + clean_text(text.substr(0, 300)) + "\"";
-}
-
 }  // namespace
 
 Connection::~Connection() {
@@ -67,7 +63,7 @@ bool Connection::next(amqp_frame_t &frame) {
 
 Trouble Connection::closed_by_broker(const amqp_frame_t &frame) {
   const auto &close = method_of<amqp_connection_close_t>(frame);
-  std::string text = quoted(view(close.reply_text));
+  std::string text = in_quotes(view(close.reply_text));
   const int code = close.reply_code;
   open_ = false;
   try {
@@ -149,7 +145,7 @@ void Connection::log_in(const Patience &patience) {
   read_start(method_of<amqp_connection_start_t>(frame));
   send_start_ok();
 
-  std::string who = options_.external() ? "by the client's certificate" : "of user " + quoted(options_.user);
+  std::string who = options_.external() ? "by the client's certificate" : "of user " + in_quotes(options_.user);
   const char *look = options_.external() ? "look at ssl_certificate_pem in the user mapping"
                                          : "look at user and password in the user mapping";
   try {
@@ -179,7 +175,7 @@ void Connection::log_in(const Patience &patience) {
 
 void Connection::open_vhost(const Patience &patience) {
   amqp_connection_open_t ask{as_bytes(options_.vhost), {}, 0};
-  std::string vhost = "vhost " + quoted(options_.vhost);
+  std::string vhost = "vhost " + in_quotes(options_.vhost);
   send(0, AMQP_CONNECTION_OPEN_METHOD, &ask);
   amqp_frame_t frame = wait_method(0, patience, "vhost");
   if (frame.payload.method.id == AMQP_CONNECTION_CLOSE_METHOD) {
@@ -187,7 +183,7 @@ void Connection::open_vhost(const Patience &patience) {
     bool refused = said.find("refused") != said.npos;
     throw Trouble("vhost", OB_REASON_AUTH, vhost + " cannot be opened: " + said,
                   refused
-                      ? "give user " + quoted(options_.user) + " permissions in it: rabbitmqctl set_permissions -p"
+                      ? "give user " + in_quotes(options_.user) + " permissions in it: rabbitmqctl set_permissions -p"
                       : "correct option vhost, or create it: rabbitmqctl add_vhost");
   }
   if (frame.payload.method.id != AMQP_CONNECTION_OPEN_OK_METHOD)
@@ -218,7 +214,8 @@ void Connection::wait_opened(amqp_channel_t channel, const Patience &patience) {
     throw closed_by_broker(frame);
   if (frame.payload.method.id == AMQP_CHANNEL_CLOSE_METHOD)
     throw Trouble("channel", OB_REASON_BROKER,
-                  "the broker gives no channel: " + quoted(view(method_of<amqp_channel_close_t>(frame).reply_text)));
+                  "the broker gives no channel: " +
+                      in_quotes(view(method_of<amqp_channel_close_t>(frame).reply_text)));
 }
 
 /* One after the other: in the broker each channel is a process of its own, so the answers of two of them come in any

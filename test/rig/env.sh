@@ -57,6 +57,10 @@ keep() { # keep FOLDER
   mv "$1.new" "$1"
 }
 
+# How the tests compile a kind of sink. Other compilers' headers include others of the standard library, and so bring names that are also ours: all
+# of them are included here.
+KIND_CXXFLAGS="-Wall -Wextra -Werror -include bits/stdc++.h"
+
 PG=${PG:-$(newest_pg)}
 # Where what takes long to build is kept, for each version that the machine has had; shared by all checkouts if possible.
 cache_folder() {

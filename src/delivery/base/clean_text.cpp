@@ -40,4 +40,8 @@ std::string clean_text(std::string_view text) {
   return std::string(trim(clean));
 }
 
+std::string in_quotes(std::string_view text) {
+  return "\"" + clean_text(text.substr(0, 300)) + "\"";
+}
+
 }  // namespace outbox

@@ -8,5 +8,7 @@ namespace outbox {
 
 /* Returns valid UTF-8 on one line, without control characters of ASCII or Unicode. */
 std::string clean_text(std::string_view text);
+/* Its first 300 bytes so, in quotes. */
+std::string in_quotes(std::string_view text);
 
 }  // namespace outbox
