@@ -67,10 +67,12 @@ static int process_pages(Relation table, RowLock *rows, int n, bool remove) {
   CommandId command = GetCurrentCommandId(remove);
   RowLockResult wanted = remove ? ROW_DELETED : ROW_FREE;
 
-  std::sort(rows, rows + n, [](const RowLock &a, const RowLock &b) {
+  const auto lies_before = [](const RowLock &a, const RowLock &b) {
     return page_of(&a) != page_of(&b) ? page_of(&a) < page_of(&b)
                                       : ItemPointerGetOffsetNumber(&a.ctid) < ItemPointerGetOffsetNumber(&b.ctid);
-  });
+  };
+  if (!std::is_sorted(rows, rows + n, lies_before)) /* rows that were read in order of position mostly are */
+    std::sort(rows, rows + n, lies_before);
   for (int first = 0, end; first < n; first = end) {
     for (end = first + 1; end < n && page_of(&rows[end]) == page_of(&rows[first]); end++)
       ;
