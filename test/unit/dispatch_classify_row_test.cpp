@@ -337,6 +337,7 @@ TEST_F(DispatchClassifyRow, ARedrivenEventWithoutRoomBlocksItsKey) {
   EXPECT_EQ(classify(redriven, RowScan::RESCAN), RowVerdict::STOP);
   ASSERT_NE(key(), nullptr);
   EXPECT_EQ(key()->blocker, 10) << "nothing later of the key may be claimed";
+  EXPECT_TRUE(decisions->round.reordered) << "nor stay in a batch";
   cursor.set_free_places(1, 1000);
   EXPECT_EQ(classify(redriven, RowScan::RESCAN), RowVerdict::CLAIM);
 }

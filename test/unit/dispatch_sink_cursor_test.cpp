@@ -323,15 +323,19 @@ TEST_F(DispatchSinkCursor, ARollBackLowersTheLowWatermarkToTheCursor) {
 /* ---- all of them ------------------------------------------------------------------------------------------------
  */
 
-TEST(DispatchRound, ARoundThatIsRolledBackTakesAllCursorsBack) {
+TEST(DispatchRound, ARoundThatIsRolledBackTakesAllCursorsAndLockedRowsBack) {
   std::unique_ptr<Dispatch> decisions{dispatch::create()};
   RoundSink sinks[2] = {};
   ASSERT_TRUE(decisions->sinks.add(&sinks[0]) && decisions->sinks.add(&sinks[1]));
   SinkCursor *first = sinks[0].cursor, *second = sinks[1].cursor;
   first->passed(10);
   second->passed(20);
+  decisions->locked_rows.make_room();
+  decisions->locked_rows.add(5, 1, 7);
   decisions->begin_round({{3'600'000'000}, CURSOR_NOW}, 10, 1000);
   EXPECT_TRUE(decisions->round.open);
+  decisions->locked_rows.take_due();
+  EXPECT_EQ(decisions->locked_rows.look_count(), 1);
   first->passed(30);
   second->passed(30);
   decisions->rescan_cursor.end_page({50, 7});
@@ -340,6 +344,7 @@ TEST(DispatchRound, ARoundThatIsRolledBackTakesAllCursorsBack) {
   EXPECT_EQ(first->position(), 10);
   EXPECT_EQ(second->position(), 20);
   EXPECT_EQ(decisions->rescan_cursor.after().xact, 0U);
+  EXPECT_EQ(decisions->locked_rows.first_of_key(1, 7), 5);
 }
 
 TEST(DispatchRound, LateCommitsOfARoundThatIsRolledBackAreFoundAgain) {
