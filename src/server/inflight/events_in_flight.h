@@ -20,7 +20,7 @@ static inline dispatch::InFlight &in_flight(void) {
 }
 
 static inline WorkerSink *sink_of(const InFlightEvent *event) {
-  return static_cast<WorkerSink *>(dispatch::round_sink_of(event));
+  return &static_cast<WorkerSink &>(*dispatch::round_sink_of(event)); /* never NULL, which GCC 14 would warn of */
 }
 
 /* The row's ctid when it was read. */
