@@ -42,12 +42,6 @@ std::string Connection::product() const {
   return "nats-server " + clean_text(info_.version.substr(0, 50));
 }
 
-bool Connection::receive() {
-  const std::string_view bytes = receive_bytes();
-  reader_.add(bytes);
-  return !bytes.empty();
-}
-
 bool Connection::next(Operation &operation) {
   try {
     if (!reader_.next(operation))

@@ -31,7 +31,7 @@ public:
   uint64_t number_of(std::string_view subject) const;
 
   /* Reads once what the socket has. Returns false if that was nothing. */
-  bool receive();
+  bool receive() { return receive_into(reader_); }
   /* The next operation; false if none is complete. It is valid until the next call. Answers a PING, takes notice of
    * an INFO, and throws Trouble for an error after which the server closes the connection. */
   bool next(Operation &operation);

@@ -46,12 +46,6 @@ Connection::~Connection() {
   }
 }
 
-bool Connection::receive() {
-  const std::string_view bytes = receive_bytes();
-  reader_.add(bytes);
-  return !bytes.empty();
-}
-
 bool Connection::next(amqp_frame_t &frame) {
   try {
     return reader_.next(frame);

@@ -37,7 +37,7 @@ public:
     append_method(channel, id, method, out_);
   }
   /* Reads once what the socket has. Returns false if that was nothing. */
-  bool receive();
+  bool receive() { return receive_into(reader_); }
   /* The next frame; false if none is complete. It is valid until the next call. */
   bool next(amqp_frame_t &frame);
   /* Returns the text of a connection.close, and answers it. */

@@ -17,12 +17,6 @@ static Trouble refused(const char *step, const std::string &what, const redisRep
   return {step, error.reason, what + ": " + error.text};
 }
 
-bool Connection::receive() {
-  const std::string_view bytes = receive_bytes();
-  reader_.add(bytes);
-  return !bytes.empty();
-}
-
 Reply Connection::next() {
   try {
     return reader_.next();

@@ -29,7 +29,7 @@ public:
   const std::string &product() const { return product_; } /* "redis 7.0.15" */
 
   /* Reads once what the socket has. Returns false if that was nothing. */
-  bool receive();
+  bool receive() { return receive_into(reader_); }
   Reply next(); /* null if none is complete */
   /* Sends a command and waits for its reply; no other may be on its way. */
   Reply ask(const Command &command, const Patience &patience, const char *step);

@@ -92,19 +92,23 @@ def build() -> None:
         sys.exit(done.stdout[-2000:] + done.stderr[-2000:])
 
 
+def failure(argv: list[str], line: str) -> str:
+    """What the line shows of it, or the assertion or the signal that ended the program; empty if it succeeds."""
+    done = run(argv)
+    if found := re.search(line + r"|Assertion `(.*)' failed", done.stdout + done.stderr):
+        return found[1] or f"assertion {found[2]}"
+    return f"ended with {done.returncode}" if done.returncode else ""
+
+
 def unit_test() -> str:
-    """The first that fails, or the assertion that ended them all."""
-    done = run(["build/simulate/unit_tests", "--gtest_brief=1"])
-    found = re.search(r"FAILED  \] (\S+)|Assertion `(.*)' failed", done.stdout + done.stderr)
-    return (found[1] or f"assertion {found[2]}") if found else f"ended with {done.returncode}" if done.returncode else ""
+    """The first that fails."""
+    return failure(["build/simulate/unit_tests", "--gtest_brief=1"], r"FAILED  \] (\S+)")
 
 
 def seed(seconds: str) -> str:
     """What the simulator finds within these seconds of CPU, and after how many."""
     began = time.monotonic()
-    done = run(["build/simulate/simulate", "--seed", str(SEED), "--cpu-seconds", seconds, "--quiet"])
-    found = re.search(r"worlds: (seed \d+: .*)|Assertion `(.*)' failed", done.stdout + done.stderr)
-    what = (found[1] or f"assertion {found[2]}") if found else f"ended with {done.returncode}" if done.returncode else ""
+    what = failure(["build/simulate/simulate", "--seed", str(SEED), "--cpu-seconds", seconds, "--quiet"], r"worlds: (seed \d+: .*)")
     return what and f"{what} ({time.monotonic() - began:.1f} s)"
 
 

@@ -107,12 +107,16 @@ class OutOfOrder(Link):
     swapped = 0
 
     def carry(self, reads, writes, there):
+        if there:
+            super().carry(reads, writes, there)
+        else:
+            self.answer(reads, writes)
+
+    def answer(self, reads, writes):
         def frame() -> bytes:
             head = reads.recv(7, socket.MSG_WAITALL)
             return head and head + reads.recv(struct.unpack(">xxxI", head)[0] + 1, socket.MSG_WAITALL)
 
-        if there:
-            super().carry(reads, writes, there)
         while answer := frame():
             if answer[7:11] == self.SELECT_OK:
                 self.swapped += 1

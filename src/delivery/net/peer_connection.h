@@ -30,13 +30,19 @@ protected:
   explicit PeerConnection(const ConnectOptions &options) : transport_(options) {}
   ~PeerConnection() = default;
 
-  /* Reads once what the socket has; empty: that was nothing. Valid until the next call. */
-  std::string_view receive_bytes();
+  /* Reads once what the socket has, and gives it to reader.add(). Returns false if that was nothing. */
+  template <class Reader> bool receive_into(Reader &reader) {
+    const std::string_view bytes = receive_bytes();
+    reader.add(bytes);
+    return !bytes.empty();
+  }
 
   Transport transport_;
   std::string out_;
 
 private:
+  std::string_view receive_bytes(); /* valid until the next call */
+
   size_t sent_ = 0; /* of out_ */
   std::string buffer_;
 };

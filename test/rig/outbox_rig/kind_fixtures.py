@@ -168,11 +168,12 @@ class SlowLink(Link):
         self.rate = rate
 
     def carry(self, reads: socket.socket, writes: socket.socket, there: bool) -> None:
-        if not there:
+        if there:
+            while data := reads.recv(self.rate // 20):
+                writes.sendall(data)
+                time.sleep(0.05)  # this is the rate
+        else:
             super().carry(reads, writes, there)
-        while data := reads.recv(self.rate // 20):
-            writes.sendall(data)
-            time.sleep(0.05)  # this is the rate
 
 
 def a_slow_link_is_waited_for(db, sink: str, link: SlowLink, events: int = 1, size: int = 5_000_000) -> None:
