@@ -188,7 +188,9 @@ def test_an_event_arrives_everywhere(compose):
     compose.psql("""SELECT outbox.enqueue('Order', 42, 'order.paid', '{"total": 99.5}')""", user="app")
     received = LOGS / "compose-receiver.log"
     wait_until(lambda: "99.5" in received.read_text() and "done" in received.read_text(), 60, lambda: compose.psql("TABLE outbox.sinks"))
+    wait_until(compose.records, 60, lambda: compose.psql("TABLE outbox.sinks"))
     assert compose.records() == ['42 {"total": 99.5}']
+    wait_until(lambda: compose.psql("SELECT count(*) FROM outbox.events WHERE status = 'PENDING'") == "0", 60, "the events to be recorded")
     assert compose.psql("SELECT count(*) FROM outbox.events WHERE status = 'SENT'") == "2"
     assert compose.psql("""SELECT string_agg("check", ', ') FROM outbox.doctor() WHERE status = 'error'""") == ""
     wait_until(lambda: compose.query("outbox_published_events_total") == {"main": 1, "crm": 1}, 90, lambda: compose.query("outbox_published_events_total"),
