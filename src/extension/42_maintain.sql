@@ -2,7 +2,7 @@
 -- worker does it in small pieces. Where no worker runs, outbox.run_maintenance() does all of it at once.
 
 CREATE OR REPLACE FUNCTION outbox_internal.restore_seen() RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-SET search_path = pg_catalog, pg_temp
+SET search_path = pg_catalog, pg_temp SET enable_seqscan = off
 AS $$
 DECLARE
   here bigint := (SELECT l.origin FROM outbox.library() AS l);
@@ -14,12 +14,10 @@ BEGIN
                AND NOT EXISTS (SELECT FROM pg_index AS x WHERE x.indrelid = c.oid AND x.indisprimary)) THEN
     RETURN true;
   END IF;
-  -- Restored rows come in one piece, before or after those that were enqueued here: so it is enough to look at both
-  -- ends.
-  RETURN EXISTS (SELECT FROM (SELECT e.origin FROM outbox.events_pending AS e ORDER BY e.position LIMIT 1000) AS e
-                 WHERE e.origin <> here)
-    OR EXISTS (SELECT FROM (SELECT e.origin FROM outbox.events_pending AS e ORDER BY e.position DESC LIMIT 1000) AS e
-               WHERE e.origin <> here)
+  -- Pending rows have an index on their origin. Restored dead letters come in one piece, before or after those of
+  -- here: so it is enough to look at both ends.
+  RETURN EXISTS (SELECT FROM outbox.events_pending AS e WHERE e.origin < here)
+    OR EXISTS (SELECT FROM outbox.events_pending AS e WHERE e.origin > here)
     OR EXISTS (SELECT FROM (SELECT e.origin FROM outbox.events_failed AS e ORDER BY e.position LIMIT 1000) AS e
                WHERE e.origin <> here)
     OR EXISTS (SELECT FROM (SELECT e.origin FROM outbox.events_failed AS e ORDER BY e.position DESC LIMIT 1000) AS e

@@ -8,19 +8,26 @@ CREATE TABLE IF NOT EXISTS outbox_internal.conditions (
   since timestamptz,
   told_at timestamptz,
   n bigint,
+  event bigint,
+  delivered bigint,
   PRIMARY KEY (sink, what)
 );
 COMMENT ON TABLE outbox_internal.conditions IS
   'What is wrong with which sink, and whether operator events have told it.';
 COMMENT ON COLUMN outbox_internal.conditions.sink IS 'The sink.';
 COMMENT ON COLUMN outbox_internal.conditions.what IS 'disabled, failing, lagging; or dead_letters, a row that stays.';
-COMMENT ON COLUMN outbox_internal.conditions.since IS 'When it was first seen; NULL for dead_letters.';
+COMMENT ON COLUMN outbox_internal.conditions.since IS
+  'When it was first seen. Of dead_letters: those with a later last_attempt_at are counted.';
 COMMENT ON COLUMN outbox_internal.conditions.told_at IS
   'When an event told it. NULL: it is not yet old enough, or no sink asks for such an event.';
-COMMENT ON COLUMN outbox_internal.conditions.n IS 'Of dead_letters: failed_total of outbox.sinks at the last look.';
+COMMENT ON COLUMN outbox_internal.conditions.n IS 'Of dead_letters: how many of those that are counted were told.';
+COMMENT ON COLUMN outbox_internal.conditions.event IS
+  'Of failing, unless the sink itself is down: the position of the event that fails.';
+COMMENT ON COLUMN outbox_internal.conditions.delivered IS
+  'Of failing: delivered of outbox.sinks when it was told. It is over when the sink has delivered since.';
 
--- An event that is refused, for example by a template that needs another header, becomes a line of the log. Further
--- events are still enqueued.
+-- An event that one sink refuses, for example by a template that needs another header, is enqueued for each of the
+-- others by name, and the refusal becomes a line of the log.
 CREATE OR REPLACE FUNCTION outbox_internal.tell_operators(sink text, what text, said text, facts jsonb)
 RETURNS boolean
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -29,35 +36,52 @@ DECLARE
   type text := 'outbox.sink.' || tell_operators.what;
   line text := regexp_replace(said, '[[:cntrl:]]+', ' ', 'g'); -- a header has one line
   marks jsonb := jsonb_build_object('text', line);
+  payload jsonb := jsonb_build_object('sink', tell_operators.sink, 'database', current_database(), 'text', line)
+                   || facts;
+  taker text; -- NULL: all that take it
 BEGIN
   IF NOT outbox_internal.has_taker('outbox.sink', type, marks) THEN
     RETURN false;
   END IF;
-  BEGIN
-    PERFORM outbox.enqueue('outbox.sink', tell_operators.sink, type,
-      jsonb_build_object('sink', tell_operators.sink, 'database', current_database(), 'text', line) || facts,
-      headers => marks);
-  EXCEPTION WHEN OTHERS THEN
-    IF SQLSTATE ~ '^(40|53|57|58|55P03)' THEN -- not the event's
-      RAISE;
-    END IF;
-    RAISE WARNING 'outbox cannot enqueue an operator event: %', SQLERRM USING DETAIL = line;
-  END;
+  FOR taker IN
+    SELECT NULL UNION ALL
+    SELECT n.name FROM outbox_internal.sink_names AS n
+    WHERE outbox_internal.route_refusal(n.name, 'outbox.sink', type, marks) IS NULL
+  LOOP
+    BEGIN
+      PERFORM outbox.enqueue('outbox.sink', tell_operators.sink, type, payload, headers => marks, sink => taker);
+      EXIT WHEN taker IS NULL;
+    EXCEPTION WHEN OTHERS THEN
+      IF SQLSTATE ~ '^(40|53|57|58|55P03)' THEN -- not the event's
+        RAISE;
+      ELSIF taker IS NOT NULL THEN
+        RAISE WARNING 'outbox cannot enqueue an operator event for sink "%": %', taker, SQLERRM USING DETAIL = line;
+      END IF;
+    END;
+  END LOOP;
   RETURN true;
 END
 $$;
 COMMENT ON FUNCTION outbox_internal.tell_operators(text, text, text, jsonb) IS
   'Enqueues one operator event. Returns false if no sink asks for it.';
 
+-- A sink fails while it is down, or while one event goes on failing: one that has failed once in a while is not told.
+-- It has recovered only when it has delivered again, and not when its failing events have become dead letters:
+-- otherwise a channel that refuses everything would be told of its own recovery, refuse that, and so on.
+-- Dead letters are counted by their time. Another worker may commit some of up to MARGIN ago after a look, so the
+-- next look counts this time again, and subtracts what was told.
 CREATE OR REPLACE FUNCTION outbox_internal.look_at_sinks() RETURNS bigint
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off
 AS $$
 #variable_conflict use_column
 DECLARE
+  here CONSTANT integer := 'outbox_internal.conditions'::regclass::oid::integer;
   bound interval := current_setting('outbox.notice_after')::interval;
+  margin CONSTANT interval := '30 seconds';
+  at CONSTANT timestamptz := clock_timestamp();
   c record;
-  dead record;
   place text;
+  error text;
 BEGIN
   IF NOT EXISTS (SELECT FROM unnest('{disabled,failing,lagging,dead_letters,recovered}'::text[]) AS w (what)
                  WHERE outbox_internal.has_taker('outbox.sink', 'outbox.sink.' || w.what, NULL)) THEN
@@ -66,64 +90,103 @@ BEGIN
   ELSIF outbox_internal.restore_seen() THEN
     RETURN 1; -- a copy must not report in the name of its original
   END IF;
+  -- As a RENAME of a sink does: the events first, then the conditions.
+  LOCK TABLE outbox.events_pending IN ROW EXCLUSIVE MODE;
+  PERFORM pg_advisory_xact_lock(here, 0); -- a former first worker may still be looking
   FOR c IN
     WITH seen AS MATERIALIZED (
-      SELECT s.name::text AS sink, s.state, s.last_error, s.pending, s.oldest_due_age, s.failed_total,
-             s.state IN ('idle', 'delivering') AND coalesce(s.oldest_due_age < bound / 2, true) AS is_well
-      FROM outbox.sinks AS s),
+      SELECT s.name::text COLLATE "default" AS sink, s.state, s.last_error, s.pending, s.delivered,
+             f.position AS event,
+             s.state IN ('circuit open', 'misconfigured', 'recording fails', 'degraded') AS is_down,
+             s.state LIKE 'disabled%' OR s.state IN ('paused', 'dropped') AS is_stopped,
+             s.oldest_due_age > bound AS lags,
+             s.state IN ('idle', 'delivering') AND coalesce(s.oldest_due_age < bound / 2, true)
+               AND coalesce(f.created_at > at - bound, true) AS is_well
+      FROM outbox.sinks AS s
+      LEFT JOIN LATERAL (
+        SELECT r.position, r.created_at
+        FROM (SELECT p.position, p.created_at FROM outbox.events_pending AS p
+              WHERE (p.last_attempt_at IS NOT NULL OR p.redrive_late IS NOT NULL)
+                AND p.sink = s.name::text COLLATE "default" AND p.last_attempt_at IS NOT NULL AND p.blocked_by IS NULL
+              LIMIT 1000) AS r
+        ORDER BY r.position LIMIT 1) AS f ON true),
+    letters AS MATERIALIZED (
+      SELECT s.sink, n.since,
+             count(f.position) FILTER (WHERE f.event_type NOT LIKE 'outbox.%') AS n,
+             count(f.position) FILTER (WHERE f.event_type NOT LIKE 'outbox.%'
+                                         AND f.last_attempt_at > at - margin) AS recent
+      FROM seen AS s
+      LEFT JOIN outbox_internal.conditions AS k ON k.sink = s.sink AND k.what = 'dead_letters'
+      CROSS JOIN LATERAL (SELECT least(k.since, at - margin) AS since) AS n
+      LEFT JOIN outbox.events_failed AS f ON f.sink = s.sink AND f.last_attempt_at > n.since
+      WHERE k.told_at IS NULL OR k.told_at <= at - bound
+      GROUP BY s.sink, n.since),
+    -- Of a sink that takes operator events, one of these that waits does not count: it would be followed by others.
     wrong AS (
       SELECT s.sink, w.what FROM seen AS s CROSS JOIN LATERAL (VALUES
         ('disabled', s.state LIKE 'disabled%'),
-        ('failing', s.state IN ('circuit open', 'misconfigured', 'recording fails', 'degraded', 'failing')),
-        ('lagging', s.oldest_due_age > bound AND s.state NOT LIKE 'disabled%'
-                    AND s.state NOT IN ('paused', 'dropped'))) AS w (what, holds)
+        ('failing', s.is_down OR (s.event IS NOT NULL AND NOT s.is_stopped AND s.state <> 'paused by endpoint')),
+        ('lagging', s.lags AND NOT s.is_stopped
+           AND (outbox_internal.route_refusal(s.sink, 'outbox.sink', 'outbox.sink.lagging', NULL) IS NOT NULL
+                OR EXISTS (SELECT FROM outbox.events_pending AS p
+                           WHERE p.sink = s.sink AND p.blocked_by IS NULL AND p.event_type NOT LIKE 'outbox.%'
+                             AND coalesce(p.available_at, p.created_at) < at - bound))),
+        ('dead_letters', true)) AS w (what, holds)
       WHERE w.holds
-      UNION SELECT s.sink, 'dead_letters' FROM seen AS s
       UNION
       SELECT k.sink, k.what
       FROM outbox_internal.conditions AS k JOIN seen AS s ON s.sink = k.sink
-      WHERE k.told_at IS NOT NULL AND NOT s.is_well),
+      WHERE k.told_at IS NOT NULL
+        AND NOT (s.is_well AND (k.what <> 'failing' OR s.delivered NOT IN (0, k.delivered)))),
     gone AS (
       DELETE FROM outbox_internal.conditions AS k
       WHERE (k.sink, k.what) NOT IN (SELECT w.sink, w.what FROM wrong AS w)
       RETURNING k.*),
     begun AS (
-      INSERT INTO outbox_internal.conditions AS k (sink, what, since, n)
+      INSERT INTO outbox_internal.conditions AS k (sink, what, since, n, event)
       SELECT w.sink, w.what,
-             CASE WHEN w.what <> 'dead_letters' THEN clock_timestamp() END,
-             CASE w.what WHEN 'dead_letters' THEN s.failed_total END
+             at - CASE w.what WHEN 'dead_letters' THEN margin ELSE '0' END,
+             CASE w.what WHEN 'dead_letters' THEN 0 END,
+             CASE w.what WHEN 'failing' THEN s.event END
       FROM wrong AS w JOIN seen AS s ON s.sink = w.sink
       ON CONFLICT DO NOTHING
       RETURNING k.*)
-    SELECT k.sink, k.what, k.since, k.told_at, k.n, s.state, s.last_error, s.pending, s.failed_total, false AS is_over
+    SELECT k.*, s.state, s.last_error, s.pending, s.delivered AS delivered_now, s.event AS event_now, s.is_down,
+           l.n AS letters, l.recent, l.since AS counted_since, false AS is_over
     FROM (SELECT * FROM outbox_internal.conditions UNION ALL SELECT * FROM begun) AS k
     JOIN seen AS s ON s.sink = k.sink
+    LEFT JOIN letters AS l ON l.sink = k.sink AND k.what = 'dead_letters'
     WHERE (k.sink, k.what) IN (SELECT w.sink, w.what FROM wrong AS w)
     UNION ALL
-    SELECT g.sink, g.what, g.since, g.told_at, g.n, s.state, s.last_error, s.pending, s.failed_total, true
-    FROM gone AS g JOIN seen AS s ON s.sink = g.sink WHERE g.told_at IS NOT NULL
+    SELECT g.*, coalesce(s.state, 'dropped'), s.last_error, s.pending, NULL, NULL, NULL, NULL, NULL, NULL, true
+    FROM gone AS g LEFT JOIN seen AS s ON s.sink = g.sink
+    WHERE g.told_at IS NOT NULL AND g.what <> 'dead_letters'
   LOOP
     place := format('outbox sink "%s" of database "%s"', c.sink, current_database());
     IF c.is_over THEN
       PERFORM outbox_internal.tell_operators(c.sink, 'recovered', format('%s is no longer %s', place, c.what),
         jsonb_build_object('was', c.what, 'since', c.since, 'state', c.state));
     ELSIF c.what = 'dead_letters' THEN
-      CONTINUE WHEN c.failed_total = c.n;
-      -- The newest one, by events_failed_at. Dead letters of operator events are not reported, and a sink may have no
-      -- others.
-      SELECT left(f.last_error, 500) AS error, f.event_type LIKE 'outbox.%' AS is_ours INTO dead
-      FROM outbox.events_failed AS f
-      WHERE f.sink = c.sink AND f.last_attempt_at IS NOT NULL
-      ORDER BY f.last_attempt_at DESC LIMIT 1;
-      UPDATE outbox_internal.conditions AS k SET n = c.failed_total WHERE k.sink = c.sink AND k.what = c.what;
-      IF c.failed_total > c.n AND dead.is_ours IS NOT TRUE THEN
+      CONTINUE WHEN c.letters IS NULL; -- some were told within the bound
+      IF c.letters > c.n THEN
+        error := (SELECT left(f.last_error, 500) FROM outbox.events_failed AS f
+                  WHERE f.sink = c.sink AND f.last_attempt_at > c.counted_since AND f.event_type NOT LIKE 'outbox.%'
+                  ORDER BY f.last_attempt_at DESC LIMIT 1);
         PERFORM outbox_internal.tell_operators(c.sink, c.what,
-          format('%s: %s', place,
-                 outbox_internal.counted(c.failed_total - c.n, 'new dead letter', 'new dead letters'))
-            || coalesce(': ' || dead.error, ''),
-          jsonb_build_object('count', c.failed_total - c.n, 'last_error', dead.error));
+          format('%s: %s', place, outbox_internal.counted(c.letters - c.n, 'new dead letter', 'new dead letters'))
+            || coalesce(': ' || error, ''),
+          jsonb_build_object('count', c.letters - c.n, 'last_error', error));
       END IF;
-    ELSIF c.told_at IS NULL AND (c.what <> 'failing' OR c.since <= clock_timestamp() - bound) THEN
+      UPDATE outbox_internal.conditions AS k
+      SET since = at - margin, n = c.recent,
+          told_at = CASE WHEN c.letters > c.n THEN at END
+      WHERE k.sink = c.sink AND k.what = c.what AND (c.letters > 0 OR k.n > 0 OR k.told_at IS NOT NULL);
+    ELSIF c.told_at IS NOT NULL THEN
+      CONTINUE;
+    ELSIF c.what = 'failing' AND NOT c.is_down AND c.event IS DISTINCT FROM c.event_now THEN
+      UPDATE outbox_internal.conditions AS k SET since = at, event = c.event_now
+      WHERE k.sink = c.sink AND k.what = c.what;
+    ELSIF c.since <= at - (CASE c.what WHEN 'failing' THEN bound WHEN 'lagging' THEN bound / 2 ELSE '0' END) THEN
       IF outbox_internal.tell_operators(
         c.sink, c.what,
         format('%s is %s: state "%s", %s', place, c.what, c.state,
@@ -131,7 +194,7 @@ BEGIN
           || coalesce(': ' || left(c.last_error, 500), ''),
         jsonb_build_object('since', c.since, 'state', c.state, 'pending', c.pending,
                            'last_error', left(c.last_error, 500))) THEN
-        UPDATE outbox_internal.conditions AS k SET told_at = clock_timestamp()
+        UPDATE outbox_internal.conditions AS k SET told_at = at, delivered = c.delivered_now
         WHERE k.sink = c.sink AND k.what = c.what;
       END IF;
     END IF;

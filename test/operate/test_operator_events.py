@@ -2,7 +2,7 @@
 
 import pytest
 from outbox_rig import wait_until
-from outbox_rig.receiver import OK, SECRET, Receiver, status
+from outbox_rig.receiver import OK, SECRET, Receiver, Status, status
 
 QUICK = {"retry": "50ms", "max_attempts": "1"}
 
@@ -33,6 +33,13 @@ def wait_told(ops: Receiver, said: str) -> dict:
     return next(notice for notice in told(ops) if said in notice["text"])
 
 
+def look(db, times: int = 1) -> None:
+    """As the worker does when nothing was told for outbox.notice_after."""
+    for _ in range(times):
+        db.sql("UPDATE outbox_internal.conditions SET told_at = told_at - interval '1 day' WHERE what = 'dead_letters'")
+        assert db.value("SELECT outbox_internal.look_at_sinks()") == 1
+
+
 def test_a_sink_is_disabled_and_resumed(db, ops, crm):
     crm.mode = status(410)
     db.enqueue("Order", "1")
@@ -49,8 +56,47 @@ def test_dead_letters_are_counted_and_told_once(db, ops, crm):
     crm.mode = status(400, body=b"no such customer")
     for n in range(5):
         db.enqueue("Order", str(n))
-    wait_until(lambda: sum(notice.get("count", 0) for notice in told(ops)) == 5, 30, lambda: f"five: {told(ops)}")
+    wait_until(lambda: counted(ops) == 5, 30, lambda: f"five: {told(ops)}")
     assert "no such customer" in told(ops)[0]["text"]
+
+
+def counted(ops: Receiver) -> int:
+    return sum(notice.get("count", 0) for notice in told(ops))
+
+
+def test_dead_letters_behind_an_operator_event_and_a_reset_of_the_counters(db, ops, crm):
+    """Neither hides them."""
+    db.sql("ALTER SERVER crm OPTIONS (ADD events 'order.*, outbox.sink.test')")
+    crm.mode = status(400, body=b"no such customer")
+    with db.connect(autocommit=False) as session:
+        session.execute("SELECT outbox.enqueue('Order', n::text, 'order.paid', '{}') FROM generate_series(1, 3) AS n")
+        session.execute("SELECT outbox.enqueue('Order', '9', 'outbox.sink.test', '{}')")
+    wait_until(lambda: counted(ops) == 3, 30, lambda: f"three: {told(ops)}")
+    assert all("no such customer" in notice["last_error"] for notice in told(ops) if notice["sink"] == "crm")
+    db.enqueue("Order", "4")
+    wait_until(lambda: db.value("SELECT count(*) FROM outbox.events_failed") == 5, 30, "the dead letter")
+    db.sql("SELECT outbox.reset_stats()")
+    wait_until(lambda: counted(ops) == 4, 30, lambda: f"the fourth: {told(ops)}")
+
+
+def test_dead_letters_are_told_once_within_the_bound(db, ops, crm, setting):
+    """The first at once, and those that follow in one event later: however many die, the channel has room for the rest."""
+    setting("outbox.notice_after", "1h")
+    crm.mode = status(400)
+    db.enqueue("Order", "0")
+    wait_until(lambda: db.value("SELECT count(*) FROM outbox.events_failed") == 1, 30, "a dead letter")
+    look(db)
+    wait_until(lambda: counted(ops) == 1, 30, "the first one")
+    for n in range(3):
+        db.enqueue("Order", str(n))
+    wait_until(lambda: db.value("SELECT count(*) FROM outbox.events_failed") == 4, 30, "dead letters")
+    for _ in range(3):
+        assert db.value("SELECT outbox_internal.look_at_sinks()") == 1
+    wait_until(lambda: db.pending() == 0, 20, "delivery")
+    assert [notice["count"] for notice in told(ops)] == [1]
+    look(db, times=3)
+    wait_until(lambda: counted(ops) == 4, 30, lambda: str(told(ops)))
+    assert [notice["count"] for notice in told(ops)] == [1, 3]
 
 
 def test_a_sink_fails_for_long(db, ops, crm):
@@ -58,6 +104,17 @@ def test_a_sink_fails_for_long(db, ops, crm):
     db.enqueue("Order", "1")
     notice = wait_told(ops, "is failing")
     assert notice["state"] == "circuit open" and notice["pending"] == 1
+
+
+def test_one_event_fails_for_long_in_a_busy_sink(db, ops, crm):
+    """Another event is in flight at each look, so the sink is in the state "delivering"."""
+    crm.mode = lambda d: Status(delay=60) if d.id == busy else Status(503)
+    db.sql("ALTER SERVER crm OPTIONS (SET retry '1h', SET max_attempts '3', ADD timeout '2min')")
+    busy = db.enqueue("Order", "1")
+    wait_until(lambda: db.state() == "delivering", 20, "an event in flight")
+    db.enqueue("Order", "2")
+    assert wait_told(ops, "is failing")["state"] == "delivering"
+    crm.stop()
 
 
 def test_a_sink_fails_for_less_than_the_bound(db, ops, crm, setting):
@@ -84,8 +141,22 @@ def test_no_event_about_its_own_events(db, ops):
     db.enqueue("Order", "1")
     told_of_one = "SELECT count(*) FROM outbox.events_failed WHERE event_type = 'outbox.sink.dead_letters'"
     wait_until(lambda: db.value(told_of_one) == 1, 30, "the dead letter of the notice")
-    wait_until(lambda: db.value("SELECT n FROM outbox_internal.conditions WHERE sink = 'ops' AND what = 'dead_letters'") == 2, 30, "another look")
-    assert db.value("SELECT count(*) FROM outbox.events_failed") == 2
+    look(db, times=3)
+    assert db.value("SELECT count(*) FROM outbox.events") == 2
+
+
+def test_a_channel_that_refuses_everything_after_a_while_has_not_recovered(db, ops):
+    """Its failing events become dead letters. That it fails is told once, and dies there too; that is no recovery, which would be told and die again."""
+    ops.mode = status(400)
+    db.set_sink("ops", retry="6s", max_attempts="2")
+    db.enqueue("outbox.sink", "x", "outbox.sink.test")
+    told_of = "SELECT event_type FROM outbox.events_failed ORDER BY position"
+    wait_until(lambda: db.sql(told_of) == [("outbox.sink.test",), ("outbox.sink.failing",)], 60, lambda: str(db.sql("SELECT * FROM outbox.events")))
+    look(db, times=3)
+    assert db.value("SELECT count(*) FROM outbox.events") == 2
+    ops.mode = OK
+    db.enqueue("outbox.sink", "y", "outbox.sink.test", payload='{"text": "test"}')
+    assert wait_told(ops, "is no longer failing")["was"] == "failing", "it has delivered"
 
 
 def test_only_sinks_that_name_them(db):
@@ -96,9 +167,9 @@ def test_only_sinks_that_name_them(db):
 
 
 def test_an_error_of_several_lines_and_an_event_that_is_refused(db, rig, ops, crm):
-    """Neither hides what happens to another sink."""
+    """Neither hides what happens to another sink. A sink that refuses an event takes it from no other channel."""
     picky = rig.receiver(secret=SECRET)
-    db.webhook_sink("picky", picky, SECRET, events="outbox.*", headers='{"X-Tenant": "${header.tenant}"}')
+    db.webhook_sink("picky", picky.url + "/${header.tenant}", SECRET, events="outbox.*")
     db.sql("CREATE SERVER tasks FOREIGN DATA WRAPPER outbox_manual OPTIONS (events 'task.*', max_attempts '1')")
     wait_until(lambda: db.value("SELECT count(*) FROM outbox_internal.conditions WHERE what = 'dead_letters'") == 4, 30, "a look")
     event = db.enqueue("Task", "1", "task.made")
@@ -108,6 +179,8 @@ def test_an_error_of_several_lines_and_an_event_that_is_refused(db, rig, ops, cr
     db.enqueue("Order", "1")
     assert "Traceback   line 1" in wait_told(ops, "tasks")["text"]
     wait_told(ops, "is disabled")
+    assert 'WARNING:  outbox cannot enqueue an operator event for sink "picky": ' in db.pg.log.read_text()
+    assert db.sql("SELECT FROM outbox.events WHERE sink = 'picky'") == []
     picky.stop()
 
 
@@ -120,6 +193,41 @@ def test_a_sink_lags(db, ops, crm):
     assert notice["sink"] == "crm" and notice["pending"] == 2 and notice["last_error"] is None
     db.sql("ALTER SERVER crm OPTIONS (DROP rate_limit)")
     assert wait_told(ops, "is no longer lagging")["was"] == "lagging"
+    assert len(told(ops)) == 2
+
+
+def test_old_dead_letters_that_are_redriven_do_not_lag(db, ops, crm, setting):
+    """Their events are old, but have been due only since then."""
+    setting("outbox.notice_after", "30min")
+    crm.mode = status(400)
+    db.sql("ALTER SERVER crm OPTIONS (ADD rate_limit '1/1h')")
+    event = db.enqueue("Order", "1")
+    wait_until(lambda: db.value("SELECT count(*) FROM outbox.events_failed") == 1, 30, "a dead letter")
+    db.sql("UPDATE outbox.events SET created_at = created_at - interval '2 hours'")
+    assert db.value("SELECT outbox.redrive(%s)", event)
+    lagging = "SELECT told_at FROM outbox_internal.conditions WHERE sink = 'crm' AND what = 'lagging'"
+    look(db, times=2)
+    assert db.sql(lagging) == [(None,)]
+    db.sql("UPDATE outbox_internal.conditions SET since = since - interval '20 minutes' WHERE what = 'lagging'")
+    look(db)
+    assert db.value(lagging) is not None
+
+
+@pytest.mark.parametrize("new_name", ["crm2", None], ids=["renamed", "dropped"])
+def test_a_sink_that_was_told(db, ops, crm, new_name):
+    """Under its new name it is not told again, and its end is told; also that it was dropped."""
+    crm.mode = status(410)
+    event = db.enqueue("Order", "1")
+    wait_told(ops, '"crm" of database')
+    if new_name is None:
+        db.sql("DELETE FROM outbox.events WHERE id = %s; DROP SERVER crm CASCADE" % f"'{event}'")
+        assert wait_told(ops, "is no longer disabled")["state"] == "dropped"
+    else:
+        db.sql(f"ALTER SERVER crm RENAME TO {new_name}")
+        look(db, times=2)
+        crm.mode = OK
+        db.sql(f"SELECT outbox.resume('{new_name}')")
+        assert wait_told(ops, "is no longer disabled")["sink"] == new_name
     assert len(told(ops)) == 2
 
 
