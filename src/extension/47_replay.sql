@@ -14,7 +14,7 @@ LANGUAGE c STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_route_refusal';
 COMMENT ON FUNCTION outbox_internal.route_refusal(text, text, text, jsonb) IS
   'Part of outbox.replay() and outbox.story(): the name of an option by which the sink does not take such an event. '
-  'NULL: it takes it.';
+  'NULL: it takes it. Empty: there is no such sink any more.';
 
 CREATE OR REPLACE FUNCTION outbox.replay(
   sink text, since timestamptz, until timestamptz DEFAULT now(), events text DEFAULT '*'

@@ -11,8 +11,9 @@ LANGUAGE sql STABLE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
 AS $$
   SELECT CASE
     WHEN r.option IS NULL THEN
-      'it takes such events and has none with this id: it was delivered there and deleted, '
-      'or enqueued for named sinks, or the sink is newer'
+      'it takes such events and has none with this id: it was delivered there and is not kept, or deleted by a user, '
+      'or enqueued for named sinks; or the sink is newer, or its options or its name were changed'
+    WHEN r.option = '' THEN 'it has just been dropped or renamed'
     ELSE 'its option ' || r.option || ' is ' || coalesce(
       (SELECT quote_literal(o.option_value)
        FROM pg_foreign_server AS s CROSS JOIN LATERAL pg_options_to_table(s.srvoptions) AS o
@@ -84,14 +85,15 @@ COMMENT ON FUNCTION outbox_internal.story_claim_waits_for(bigint) IS
   'Part of outbox.story(): what a due event of a sink of kind outbox_manual waits for.';
 
 -- The first cause that holds. Causes that stop all sinks come before those that stop this event alone.
-CREATE OR REPLACE FUNCTION outbox_internal.story_waits_for(pending bigint) RETURNS text
+CREATE OR REPLACE FUNCTION outbox_internal.story_waits_for(
+  pending bigint, kind text, state text, error text, paused_until timestamptz
+) RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
   event record;
   blocker record;
-  holders text;
-  target record;
+  holders text[];
   shard record;
 BEGIN
   SELECT p.*, p.ctid AS place INTO event FROM outbox.events_pending AS p WHERE p.position = pending;
@@ -106,7 +108,6 @@ BEGIN
         THEN 'its routing by a worker'
       ELSE 'a sink that takes it' END;
   END IF;
-  SELECT s.state, s.last_error, s.paused_until, s.kind INTO target FROM outbox.sinks AS s WHERE s.name = event.sink;
   IF event.blocked_by IS NOT NULL THEN
     SELECT b.* INTO blocker
     FROM (SELECT p.id, p.attempts, p.available_at, p.last_error, false AS dead
@@ -125,31 +126,34 @@ BEGIN
     END IF;
   END IF;
   SELECT s.* INTO shard FROM outbox_internal.shard_of(event.partition_key, event.position) AS s;
-  holders := (SELECT string_agg(h.xid::text, ', ') FROM unnest(outbox_internal.row_holders(event.place)) AS h (xid));
+  holders := outbox_internal.row_holders(event.place);
   RETURN CASE
-    WHEN target.state IS NULL OR target.state = 'dropped' THEN 'its sink, which does not exist any more'
-    WHEN target.state IN ('paused', 'not preloaded', 'no worker', 'misconfigured', 'circuit open', 'recording fails')
-      OR target.state LIKE 'disabled%' OR target.state LIKE 'waiting for%'
-      THEN format('its sink, which is in the state "%s"%s', target.state,
-                  coalesce(': ' || left(target.last_error, 200), ''))
-    WHEN target.state = 'paused by endpoint'
-      THEN format('its sink, which asked for a pause until %s', target.paused_until)
+    WHEN coalesce(story_waits_for.state, 'dropped') = 'dropped' THEN 'its sink, which does not exist any more'
+    WHEN story_waits_for.state IN ('paused', 'not preloaded', 'no worker', 'misconfigured', 'circuit open',
+                                   'recording fails')
+      OR story_waits_for.state LIKE 'disabled%' OR story_waits_for.state LIKE 'waiting for%'
+      THEN format('its sink, which is in the state "%s"%s', story_waits_for.state,
+                  coalesce(': ' || left(story_waits_for.error, 200), ''))
+    WHEN story_waits_for.state = 'paused by endpoint'
+      THEN format('its sink, which asked for a pause until %s', story_waits_for.paused_until)
     WHEN event.available_at > clock_timestamp() AND event.last_attempt_at IS NULL
       THEN format('the time for which it is scheduled, %s', event.available_at)
     WHEN event.available_at > clock_timestamp() THEN format('its next attempt at %s', event.available_at)
-    WHEN holders IS NOT NULL
-      THEN format('transaction %s, which has locked its row: '
-                  'SELECT * FROM pg_stat_activity WHERE backend_xid = ''%1$s''', holders)
-    WHEN target.kind = 'manual' THEN outbox_internal.story_claim_waits_for(event.position)
+    WHEN cardinality(holders) > 0
+      THEN format('transaction %s, which has locked its row: SELECT l.transactionid, a.* FROM pg_locks AS l '
+                  'LEFT JOIN pg_stat_activity AS a USING (pid) WHERE l.granted AND l.transactionid::text = ANY (%L); '
+                  'without a pid it is prepared: SELECT * FROM pg_prepared_xacts',
+                  array_to_string(holders, ', '), holders)
+    WHEN story_waits_for.kind = 'manual' THEN outbox_internal.story_claim_waits_for(event.position)
     WHEN shard.is_owned IS NOT FALSE OR (SELECT l.idle FROM outbox.library() AS l)
-      THEN format('the worker, which delivers it next (the sink is in the state "%s")', target.state)
+      THEN format('the worker, which delivers it next (the sink is in the state "%s")', story_waits_for.state)
     WHEN shard.is_running THEN format('worker %s of %s, which takes over its shard', shard.worker, shard.workers)
     ELSE format('worker %s of %s, which serves its shard and does not run: outbox.doctor() says why',
                 shard.worker, shard.workers) END;
 END
 $$;
-COMMENT ON FUNCTION outbox_internal.story_waits_for(bigint) IS
-  'Part of outbox.story(): what a pending event waits for.';
+COMMENT ON FUNCTION outbox_internal.story_waits_for(bigint, text, text, text, timestamptz) IS
+  'Part of outbox.story(): what a pending event waits for. The sink is as outbox.sinks shows it, or NULL.';
 
 CREATE OR REPLACE FUNCTION outbox.story(id uuid) RETURNS TABLE (at timestamptz, sink text, what text, detail text)
 LANGUAGE sql VOLATILE PARALLEL UNSAFE ROWS 20 SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -168,21 +172,29 @@ AS $$
           SELECT a.ended_at, CASE WHEN EXISTS (SELECT FROM kept) THEN a.ended_at ELSE 'infinity' END
           FROM failures AS a) AS l),
   first AS (SELECT k.* FROM kept AS k ORDER BY k.position LIMIT 1),
+  targets AS MATERIALIZED (SELECT s.* FROM outbox.sinks AS s WHERE EXISTS (SELECT FROM pending)),
   lines (n, at, sink, what, detail) AS (
     SELECT 1, f.created_at, NULL, 'enqueued',
-           format('%s, %s%s, by transaction %s%s%s',
-                  f.event_type, f.aggregate_type, coalesce(' ' || f.aggregate_id, ''), f.xact,
+           format('%s, %s%s, by %s%s%s',
+                  f.event_type, f.aggregate_type, coalesce(' ' || f.aggregate_id, ''),
+                  -- A redrive gives the row a transaction of its own.
+                  CASE WHEN f.redrive_late IS NOT NULL OR EXISTS (SELECT FROM failures AS a
+                                                                  WHERE a.redriven_by IS NOT NULL)
+                       THEN 'a transaction' ELSE 'transaction ' || f.xact END,
                   coalesce(' of application "' || f.application || '"', ''),
                   coalesce(', traceparent ' || (f.headers ->> 'traceparent'), ''))
     FROM first AS f
     UNION ALL
-    SELECT 2, k.created_at, k.sink, 'routed',
+    SELECT 2, CASE WHEN k.again THEN coalesce(k.available_at, k.created_at) ELSE k.created_at END, k.sink,
+           CASE WHEN k.again THEN 'sent again' ELSE 'routed' END,
            format('position %s%s', k.position,
                   coalesce(', key ' || quote_literal(k.partition_key), ', without a key'))
-    FROM kept AS k WHERE k.sink IS NOT NULL
+    FROM (SELECT k.*, row_number() OVER (PARTITION BY k.sink ORDER BY k.position) > 1 AS again FROM kept AS k) AS k
+    WHERE k.sink IS NOT NULL
     UNION ALL
     SELECT 3, f.created_at, n.name, 'not routed',
-           outbox_internal.story_why_not(n.name, f.aggregate_type, f.event_type, f.headers)
+           CASE WHEN EXISTS (SELECT FROM pending AS p WHERE p.sink IS NULL) THEN 'it has yet to be routed'
+                ELSE outbox_internal.story_why_not(n.name, f.aggregate_type, f.event_type, f.headers) END
     FROM first AS f CROSS JOIN outbox_internal.sink_names AS n
     WHERE n.name NOT IN (SELECT k.sink FROM kept AS k WHERE k.sink IS NOT NULL
                          UNION ALL SELECT a.sink FROM failures AS a)
@@ -216,10 +228,14 @@ AS $$
     SELECT 6, a.ended_at, a.sink, 'redriven', format('by role "%s"', a.redriven_by)
     FROM failures AS a WHERE a.redriven_by IS NOT NULL
     UNION ALL
-    SELECT 5, k.last_attempt_at, k.sink, 'dead letter',
-           format('after %s%s', outbox_internal.counted(k.attempts, 'attempt', 'attempts'),
-                  coalesce('; the later event of its key at position ' || k.overtaken_by
-                           || ' was delivered meanwhile', '')) || ': ' || k.last_error
+    SELECT 5, coalesce(k.last_attempt_at, k.created_at), k.sink, 'dead letter',
+           concat_ws(
+             ': ',
+             format('after %s%s', outbox_internal.counted(k.attempts, 'attempt', 'attempts'),
+                    coalesce('; the later event of its key at position ' || k.overtaken_by
+                             || ' was delivered meanwhile', '')),
+             CASE WHEN k.last_attempt_at IS NULL THEN 'a user set its status' END,
+             k.last_error)
     FROM kept AS k WHERE k.status = 'FAILED'
     UNION ALL
     SELECT 7, k.sent_at, k.sink, 'delivered',
@@ -239,13 +255,15 @@ AS $$
     WHERE l.ended >= f.since AND l.begun < date_trunc('day', f.since, 'UTC') + interval '24 hours'
     UNION ALL
     SELECT 10, clock_timestamp(), p.sink, 'waits',
-           'for ' || outbox_internal.story_waits_for(p.position)
-    FROM pending AS p
+           'for ' || outbox_internal.story_waits_for(p.position, t.kind, t.state, t.last_error, t.paused_until)
+    FROM pending AS p LEFT JOIN targets AS t ON t.name = p.sink
     UNION ALL
-    SELECT 11, clock_timestamp(), NULL, CASE WHEN EXISTS (SELECT FROM failures) THEN 'gone' ELSE 'unknown' END,
+    SELECT 11, clock_timestamp(), NULL, CASE WHEN e.existed THEN 'gone' ELSE 'unknown' END,
            'no row has this id: it was delivered to all its sinks and deleted '
            '(outbox.retention keeps what is delivered), deleted by a user'
-           || CASE WHEN EXISTS (SELECT FROM failures) THEN '' ELSE ', rolled back, or never enqueued' END
+           || CASE WHEN e.existed THEN '' ELSE ', rolled back, or never enqueued' END
+    FROM (SELECT EXISTS (SELECT FROM failures)
+                 OR EXISTS (SELECT FROM outbox.processed_events AS e WHERE e.event_id = story.id) AS existed) AS e
     WHERE NOT EXISTS (SELECT FROM kept))
   SELECT l.at, l.sink, l.what, l.detail FROM lines AS l ORDER BY l.at, l.n, l.sink
 $$;

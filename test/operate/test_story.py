@@ -143,6 +143,77 @@ def test_a_refused_redrive_is_none(db, receiver):
     assert steps(db, event) == ["routed", "attempt 1 failed", "dead letter"]
 
 
+def test_a_redrive_does_not_hide_the_transaction_of_another(db, receiver, keeps):
+    """A redriven row has the transaction of the redrive, which did not enqueue the event."""
+    receiver.mode = status(400)
+    db.webhook_sink("crm", receiver, SECRET, retry="50ms", max_attempts="1")
+    event = db.enqueue("Order", "1")
+    wait_until(lambda: "dead letter" in steps(db, event), 20, lambda: str(story(db, event)))
+    assert re.search(r"by transaction \d+$", details(db, event, "enqueued")[0])
+    receiver.mode = status(200)
+    db.sql("SELECT outbox.redrive(%s)", event)
+    wait_until(lambda: "delivered" in steps(db, event), 20, lambda: str(story(db, event)))
+    assert re.search("by a transaction$", details(db, event, "enqueued")[0])
+
+
+def test_sent_again(db, receiver, keeps):
+    receiver.mode = status(200)
+    db.webhook_sink("crm", receiver, SECRET)
+    event = db.enqueue("Order", "1")
+    for n in range(1, 3):
+        wait_until(lambda: steps(db, event).count("delivered") == n, 20, lambda: str(story(db, event)))
+        if n == 1:
+            db.sql("SELECT outbox.resend(%s, 'crm')", event)
+    assert steps(db, event) == ["routed", "delivered", "sent again", "delivered"]
+
+
+def test_a_dead_letter_by_a_user(db):
+    db.sql("CREATE SERVER crm FOREIGN DATA WRAPPER outbox_manual")
+    event = db.enqueue("Order", "1")
+    db.sql("UPDATE outbox.events SET status = 'FAILED' WHERE id = %s", event)
+    assert story(db, event)[-1][1:] == ("dead letter", "after 0 attempts: a user set its status")
+
+
+def test_processed_and_not_kept(db, receiver):
+    receiver.mode = status(200)
+    db.webhook_sink("crm", receiver, SECRET)
+    event = db.enqueue("Order", "1")
+    wait_until(lambda: db.pending() == 0, 20, "delivery")
+    db.sql("SELECT outbox.mark_processed(%s, 'billing')", event)
+    assert [what for _, what, _ in story(db, event)] == ["processed", "gone"]
+
+
+def test_waits_for_sessions_that_have_locked_its_row(db, pg, receiver):
+    """Two of them share the lock, one in a savepoint. The statement finds both."""
+    receiver.mode = status(200)
+    db.webhook_sink("crm", receiver, SECRET)
+    db.sql("SELECT outbox.pause('crm')")
+    event = db.enqueue("Order", "1")
+    pids = set()
+    with db.connect(autocommit=False) as one, db.connect(autocommit=False) as other:
+        other.execute("SAVEPOINT s")
+        for session in (one, other):
+            session.execute("SELECT FROM outbox.events WHERE id = %s FOR SHARE", [event])
+            pids.add(str(session.info.backend_pid))
+        db.sql("SELECT outbox.resume('crm')")
+        wait_until(lambda: "which has locked its row" in details(db, event, "waits")[0], 20, lambda: str(story(db, event)))
+        statement = details(db, event, "waits")[0].split(": ", 1)[1].split(";")[0]
+        assert pids <= set(re.findall(r"\d+", db.paste(statement + ";")))
+    wait_until(lambda: db.pending() == 0, 30, lambda: str(story(db, event)))
+
+
+def test_a_sink_that_is_dropped_meanwhile(db):
+    """The snapshot of the story still shows it, the catalog does not."""
+    db.sql("CREATE SERVER crm FOREIGN DATA WRAPPER outbox_manual; CREATE SERVER other FOREIGN DATA WRAPPER outbox_manual OPTIONS (events 'none')")
+    event = db.enqueue("Order", "1")
+    with db.connect(autocommit=False) as session:
+        session.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        session.execute("SELECT FROM outbox.events")
+        db.sql("DROP SERVER other")
+        rows = session.execute("SELECT sink, detail FROM outbox.story(%s) WHERE what = 'not routed'", [event]).fetchall()
+    assert rows == [("other", "it has just been dropped or renamed")]
+
+
 def test_waits_for_an_open_circuit(db, receiver):
     receiver.mode = status(503, body=b"maintenance")
     db.webhook_sink("crm", receiver, SECRET, retry="1h")
@@ -207,6 +278,7 @@ def test_what_an_event_waits_for(db, receiver):
     event = db.enqueue("Order", "1")
     assert details(db, event, "waits") == ["for a sink that takes it"]
     db.webhook_sink("crm", receiver, SECRET, events="none")
+    assert details(db, event, "not routed") == ["it has yet to be routed"]
     db.sql("SELECT outbox.pause('crm')")
     db.set_sink("crm", events="*")
     wait_until(lambda: "routed" in steps(db, event), 20, lambda: str(story(db, event)))

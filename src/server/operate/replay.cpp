@@ -102,7 +102,9 @@ SQL_FUNCTION(outbox_matches_globs) {
 SQL_FUNCTION(outbox_route_refusal) {
   if (PG_ARGISNULL(0) || PG_ARGISNULL(1) || PG_ARGISNULL(2))
     PG_RETURN_NULL();
-  const RouteSink *sink = route_must_find(text_to_cstring(PG_GETARG_TEXT_PP(0)));
+  const RouteSink *sink = route_find(text_to_cstring(PG_GETARG_TEXT_PP(0)));
+  if (sink == NULL) /* it was dropped or renamed, which this statement's snapshot does not show */
+    PG_RETURN_TEXT_P(cstring_to_text(""));
   RouteEvent event = {text_to_cstring(PG_GETARG_TEXT_PP(1)), text_to_cstring(PG_GETARG_TEXT_PP(2)), NULL, 0};
   if (sink->by_headers && !PG_ARGISNULL(3))
     event.headers = header_list(PG_GETARG_JSONB_P(3), &event.n_headers);
