@@ -132,7 +132,7 @@ help:
 
 ##@ Try it: on a fresh machine, each installs what it needs
 .PHONY: demo examples bench bench-peers conformance
-demo: ## an outage and what arrives after it, in minutes
+demo: ## an outage and what arrives after it, in minutes; as root
 	demo/run
 examples: ## the stacks of examples/, each with its own toolchain
 	test/run examples
@@ -193,7 +193,7 @@ test-memory: ## on a server under Valgrind, half an hour; PYTEST_ARGS="-k test_r
 	test/run memory
 test-races: ## the unit tests, librdkafka and libcurl under ThreadSanitizer
 	test/run races
-test-upgrade: ## pg_upgrade from 15, in a release of Debian that has a newer one as well; UPGRADE_TO=18 chooses it
+test-upgrade: ## pg_upgrade from PostgreSQL 15 to 17, in a system of its own, as root; UPGRADE_TO=18: to 18
 	PYTEST_ARGS="-k pg_upgrade -rs" test/rig/chroot $(or $(UPGRADE_TO),17) test/run operate
 test-packages: ## packages and a release, built, installed and used
 	test/run packages packages-17 packages-18
@@ -212,7 +212,7 @@ rpm: ## an RPM in build/rpm
 	packaging/rpm
 dist: ## the archive for PGXN in build/dist
 	packaging/source zip build/dist/outbox-$(OUTBOX_VERSION).zip
-release: ## all of a release in build/release, built in fresh systems; publishes nothing; PG_VERSIONS="15 17"
+release: ## all of a release in build/release, built in fresh systems, as root; publishes nothing; PG_VERSIONS="15 17"
 	packaging/release
 
 ##@ Documentation and style
