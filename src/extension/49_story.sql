@@ -171,29 +171,40 @@ AS $$
           UNION ALL
           SELECT a.ended_at, CASE WHEN EXISTS (SELECT FROM kept) THEN a.ended_at ELSE 'infinity' END
           FROM failures AS a) AS l),
-  first AS (SELECT k.* FROM kept AS k ORDER BY k.position LIMIT 1),
+  -- A redrive gives the row a transaction of its own. For six days it is known that there was none.
+  first AS (
+    SELECT k.*, k.redrive_late IS NULL AND k.created_at > clock_timestamp() - interval '6 days'
+                AND NOT EXISTS (SELECT FROM failures AS a WHERE a.redriven_by IS NOT NULL) AS xact_is_known
+    FROM kept AS k ORDER BY k.position LIMIT 1),
   targets AS MATERIALIZED (SELECT s.* FROM outbox.sinks AS s WHERE EXISTS (SELECT FROM pending)),
   lines (n, at, sink, what, detail) AS (
     SELECT 1, f.created_at, NULL, 'enqueued',
            format('%s, %s%s, by %s%s%s',
                   f.event_type, f.aggregate_type, coalesce(' ' || f.aggregate_id, ''),
-                  -- A redrive gives the row a transaction of its own.
-                  CASE WHEN f.redrive_late IS NOT NULL OR EXISTS (SELECT FROM failures AS a
-                                                                  WHERE a.redriven_by IS NOT NULL)
-                       THEN 'a transaction' ELSE 'transaction ' || f.xact END,
+                  CASE WHEN f.xact_is_known THEN 'transaction ' || f.xact ELSE 'a transaction' END,
                   coalesce(' of application "' || f.application || '"', ''),
                   coalesce(', traceparent ' || (f.headers ->> 'traceparent'), ''))
     FROM first AS f
     UNION ALL
-    SELECT 2, CASE WHEN k.again THEN coalesce(k.available_at, k.created_at) ELSE k.created_at END, k.sink,
-           CASE WHEN k.again THEN 'sent again' ELSE 'routed' END,
+    SELECT 2,
+           CASE WHEN k.again
+                THEN greatest(k.created_at, least(
+                  k.available_at, k.last_attempt_at, k.sent_at,
+                  (SELECT min(coalesce(a.started_at, a.ended_at)) FROM failures AS a
+                   WHERE a.sink = k.sink AND a.position = k.position)))
+                ELSE k.created_at END,
+           k.sink, CASE WHEN k.again THEN 'sent again' ELSE 'routed' END,
            format('position %s%s', k.position,
                   coalesce(', key ' || quote_literal(k.partition_key), ', without a key'))
-    FROM (SELECT k.*, row_number() OVER (PARTITION BY k.sink ORDER BY k.position) > 1 AS again FROM kept AS k) AS k
+    FROM (SELECT k.*, row_number() OVER (PARTITION BY k.sink ORDER BY k.position) > 1
+                      OR (f.xact_is_known AND k.xact <> f.xact) AS again
+          FROM kept AS k CROSS JOIN first AS f) AS k
     WHERE k.sink IS NOT NULL
     UNION ALL
     SELECT 3, f.created_at, n.name, 'not routed',
-           CASE WHEN EXISTS (SELECT FROM pending AS p WHERE p.sink IS NULL) THEN 'it has yet to be routed'
+           CASE WHEN EXISTS (SELECT FROM pending AS p WHERE p.sink IS NULL)
+                     AND outbox_internal.route_refusal(n.name, f.aggregate_type, f.event_type, f.headers) IS NULL
+                THEN 'it has yet to be routed'
                 ELSE outbox_internal.story_why_not(n.name, f.aggregate_type, f.event_type, f.headers) END
     FROM first AS f CROSS JOIN outbox_internal.sink_names AS n
     WHERE n.name NOT IN (SELECT k.sink FROM kept AS k WHERE k.sink IS NOT NULL

@@ -20,7 +20,8 @@ COMMENT ON COLUMN outbox_internal.conditions.since IS
   'When it was first seen. Of dead_letters: those with a later last_attempt_at are counted.';
 COMMENT ON COLUMN outbox_internal.conditions.told_at IS
   'When an event told it. NULL: it is not yet old enough, or no sink asks for such an event.';
-COMMENT ON COLUMN outbox_internal.conditions.n IS 'Of dead_letters: how many of those that are counted were told.';
+COMMENT ON COLUMN outbox_internal.conditions.n IS
+  'Of dead_letters: how many of those that are counted there were at the last look.';
 COMMENT ON COLUMN outbox_internal.conditions.event IS
   'Of failing, unless the sink itself is down: the position of the event that fails.';
 COMMENT ON COLUMN outbox_internal.conditions.delivered IS
@@ -65,24 +66,89 @@ $$;
 COMMENT ON FUNCTION outbox_internal.tell_operators(text, text, text, jsonb) IS
   'Enqueues one operator event. Returns false if no sink asks for it.';
 
+-- The functions that look for a few rows of each sink are apart, because they are to use indexes, and outbox.sinks
+-- chooses its own plans.
+CREATE OR REPLACE FUNCTION outbox_internal.oldest_failures()
+RETURNS TABLE (server oid, "position" bigint, created_at timestamptz)
+LANGUAGE sql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET jit = off
+AS $$
+  SELECT n.server, f.position, f.created_at
+  FROM outbox_internal.sink_names AS n CROSS JOIN LATERAL (
+    SELECT r.position, r.created_at
+    FROM (SELECT p.* FROM outbox.events_pending AS p
+          WHERE (p.last_attempt_at IS NOT NULL OR p.redrive_late IS NOT NULL) AND p.sink = n.name COLLATE "default"
+          LIMIT 1000) AS r
+    WHERE r.last_attempt_at IS NOT NULL AND r.blocked_by IS NULL
+    ORDER BY r.position LIMIT 1) AS f
+$$;
+COMMENT ON FUNCTION outbox_internal.oldest_failures() IS
+  'Part of operator events: the first event of each sink that has failed and is tried again (among 1,000 that '
+  'have failed or were redriven).';
+
+CREATE OR REPLACE FUNCTION outbox_internal.has_late_event(sink text, due_before timestamptz) RETURNS boolean
+LANGUAGE sql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET jit = off
+AS $$
+  SELECT EXISTS (SELECT FROM outbox.events_pending AS p
+                 WHERE p.available_at IS NULL AND p.sink COLLATE "C" = has_late_event.sink
+                   AND p.blocked_by IS NULL AND p.event_type NOT LIKE 'outbox.%'
+                   AND p.created_at < has_late_event.due_before)
+      OR EXISTS (SELECT FROM outbox.events_pending AS p
+                 WHERE p.available_at < has_late_event.due_before AND p.sink = has_late_event.sink
+                   AND p.blocked_by IS NULL AND p.event_type NOT LIKE 'outbox.%')
+$$;
+COMMENT ON FUNCTION outbox_internal.has_late_event(text, timestamptz) IS
+  'Part of operator events: whether an event of the sink that is no operator event has been due since before then.';
+
+-- A look was at since + margin. Dead letters of up to MARGIN before may have been committed after it (by another
+-- worker, or when a user no longer locked the row). So they are counted again, and those of that look are subtracted.
+CREATE OR REPLACE FUNCTION outbox_internal.new_dead_letters(at timestamptz, margin interval, bound interval)
+RETURNS TABLE (sink text, fresh bigint, recent bigint, error text)
+LANGUAGE sql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET jit = off
+AS $$
+  SELECT s.name, f.later + greatest(f.n - f.later - s.counted, 0), f.recent, left(f.error, 500)
+  FROM (SELECT n.name, coalesce(k.n, 0) AS counted,
+               least(k.since, new_dead_letters.at - new_dead_letters.margin) AS since
+        FROM outbox_internal.sink_names AS n
+        LEFT JOIN outbox_internal.conditions AS k ON k.sink = n.name COLLATE "default" AND k.what = 'dead_letters'
+        WHERE k.told_at IS NULL OR k.told_at <= new_dead_letters.at - new_dead_letters.bound) AS s
+  CROSS JOIN LATERAL (
+    SELECT count(*) AS n,
+           count(*) FILTER (WHERE f.last_attempt_at > s.since + new_dead_letters.margin) AS later,
+           count(*) FILTER (WHERE f.last_attempt_at > new_dead_letters.at - new_dead_letters.margin) AS recent,
+           (array_agg(f.last_error ORDER BY f.last_attempt_at DESC))[1] AS error
+    FROM outbox.events_failed AS f
+    WHERE f.sink = s.name COLLATE "default" AND f.last_attempt_at > s.since AND f.event_type NOT LIKE 'outbox.%') AS f
+$$;
+COMMENT ON FUNCTION outbox_internal.new_dead_letters(timestamptz, interval, interval) IS
+  'Part of operator events: for each sink of which none was told within the bound, how many dead letters are new '
+  'since the last look, how many there are within the margin, and the last error. Those that are operator events do '
+  'not count.';
+
 -- A sink fails while it is down, or while one event goes on failing: one that has failed once in a while is not told.
 -- It has recovered only when it has delivered again, and not when its failing events have become dead letters:
 -- otherwise a channel that refuses everything would be told of its own recovery, refuse that, and so on.
--- Dead letters are counted by their time. Another worker may commit some of up to MARGIN ago after a look, so the
--- next look counts this time again, and subtracts what was told.
 CREATE OR REPLACE FUNCTION outbox_internal.look_at_sinks() RETURNS bigint
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
 DECLARE
   here CONSTANT integer := 'outbox_internal.conditions'::regclass::oid::integer;
   bound interval := current_setting('outbox.notice_after')::interval;
-  margin CONSTANT interval := '30 seconds';
+  margin CONSTANT interval := '10 minutes';
   at CONSTANT timestamptz := clock_timestamp();
   c record;
   place text;
-  error text;
 BEGIN
+  -- As a RENAME of a sink does: the events first, then the conditions.
+  BEGIN
+    LOCK TABLE outbox.events_pending IN ROW EXCLUSIVE MODE NOWAIT;
+  EXCEPTION WHEN lock_not_available THEN
+    RETURN 1; -- the next look comes soon
+  END;
+  PERFORM pg_advisory_xact_lock(here, 0); -- a former first worker may still be looking
   IF NOT EXISTS (SELECT FROM unnest('{disabled,failing,lagging,dead_letters,recovered}'::text[]) AS w (what)
                  WHERE outbox_internal.has_taker('outbox.sink', 'outbox.sink.' || w.what, NULL)) THEN
     DELETE FROM outbox_internal.conditions;
@@ -90,12 +156,9 @@ BEGIN
   ELSIF outbox_internal.restore_seen() THEN
     RETURN 1; -- a copy must not report in the name of its original
   END IF;
-  -- As a RENAME of a sink does: the events first, then the conditions.
-  LOCK TABLE outbox.events_pending IN ROW EXCLUSIVE MODE;
-  PERFORM pg_advisory_xact_lock(here, 0); -- a former first worker may still be looking
   FOR c IN
     WITH seen AS MATERIALIZED (
-      SELECT s.name::text COLLATE "default" AS sink, s.state, s.last_error, s.pending, s.delivered,
+      SELECT s.name::text COLLATE "default" AS sink, s.state, s.last_error, s.pending, s.delivered, s.stats_since,
              f.position AS event,
              s.state IN ('circuit open', 'misconfigured', 'recording fails', 'degraded') AS is_down,
              s.state LIKE 'disabled%' OR s.state IN ('paused', 'dropped') AS is_stopped,
@@ -103,24 +166,8 @@ BEGIN
              s.state IN ('idle', 'delivering') AND coalesce(s.oldest_due_age < bound / 2, true)
                AND coalesce(f.created_at > at - bound, true) AS is_well
       FROM outbox.sinks AS s
-      LEFT JOIN LATERAL (
-        SELECT r.position, r.created_at
-        FROM (SELECT p.position, p.created_at FROM outbox.events_pending AS p
-              WHERE (p.last_attempt_at IS NOT NULL OR p.redrive_late IS NOT NULL)
-                AND p.sink = s.name::text COLLATE "default" AND p.last_attempt_at IS NOT NULL AND p.blocked_by IS NULL
-              LIMIT 1000) AS r
-        ORDER BY r.position LIMIT 1) AS f ON true),
-    letters AS MATERIALIZED (
-      SELECT s.sink, n.since,
-             count(f.position) FILTER (WHERE f.event_type NOT LIKE 'outbox.%') AS n,
-             count(f.position) FILTER (WHERE f.event_type NOT LIKE 'outbox.%'
-                                         AND f.last_attempt_at > at - margin) AS recent
-      FROM seen AS s
-      LEFT JOIN outbox_internal.conditions AS k ON k.sink = s.sink AND k.what = 'dead_letters'
-      CROSS JOIN LATERAL (SELECT least(k.since, at - margin) AS since) AS n
-      LEFT JOIN outbox.events_failed AS f ON f.sink = s.sink AND f.last_attempt_at > n.since
-      WHERE k.told_at IS NULL OR k.told_at <= at - bound
-      GROUP BY s.sink, n.since),
+      LEFT JOIN pg_foreign_server AS v ON v.srvname = s.name
+      LEFT JOIN outbox_internal.oldest_failures() AS f ON f.server = v.oid),
     -- Of a sink that takes operator events, one of these that waits does not count: it would be followed by others.
     wrong AS (
       SELECT s.sink, w.what FROM seen AS s CROSS JOIN LATERAL (VALUES
@@ -128,16 +175,15 @@ BEGIN
         ('failing', s.is_down OR (s.event IS NOT NULL AND NOT s.is_stopped AND s.state <> 'paused by endpoint')),
         ('lagging', s.lags AND NOT s.is_stopped
            AND (outbox_internal.route_refusal(s.sink, 'outbox.sink', 'outbox.sink.lagging', NULL) IS NOT NULL
-                OR EXISTS (SELECT FROM outbox.events_pending AS p
-                           WHERE p.sink = s.sink AND p.blocked_by IS NULL AND p.event_type NOT LIKE 'outbox.%'
-                             AND coalesce(p.available_at, p.created_at) < at - bound))),
+                OR outbox_internal.has_late_event(s.sink, at - bound))),
         ('dead_letters', true)) AS w (what, holds)
       WHERE w.holds
       UNION
       SELECT k.sink, k.what
       FROM outbox_internal.conditions AS k JOIN seen AS s ON s.sink = k.sink
-      WHERE k.told_at IS NOT NULL
-        AND NOT (s.is_well AND (k.what <> 'failing' OR s.delivered NOT IN (0, k.delivered)))),
+      WHERE k.told_at IS NOT NULL AND s.state <> 'dropped'
+        AND NOT (s.is_well AND (k.what <> 'failing' OR s.stats_since IS NULL -- it has no counters
+                                OR s.delivered > CASE WHEN s.stats_since > k.told_at THEN 0 ELSE k.delivered END))),
     gone AS (
       DELETE FROM outbox_internal.conditions AS k
       WHERE (k.sink, k.what) NOT IN (SELECT w.sink, w.what FROM wrong AS w)
@@ -152,10 +198,10 @@ BEGIN
       ON CONFLICT DO NOTHING
       RETURNING k.*)
     SELECT k.*, s.state, s.last_error, s.pending, s.delivered AS delivered_now, s.event AS event_now, s.is_down,
-           l.n AS letters, l.recent, l.since AS counted_since, false AS is_over
+           l.fresh, l.recent, l.error AS letter_error, false AS is_over
     FROM (SELECT * FROM outbox_internal.conditions UNION ALL SELECT * FROM begun) AS k
     JOIN seen AS s ON s.sink = k.sink
-    LEFT JOIN letters AS l ON l.sink = k.sink AND k.what = 'dead_letters'
+    LEFT JOIN outbox_internal.new_dead_letters(at, margin, bound) AS l ON l.sink = k.sink AND k.what = 'dead_letters'
     WHERE (k.sink, k.what) IN (SELECT w.sink, w.what FROM wrong AS w)
     UNION ALL
     SELECT g.*, coalesce(s.state, 'dropped'), s.last_error, s.pending, NULL, NULL, NULL, NULL, NULL, NULL, true
@@ -167,20 +213,17 @@ BEGIN
       PERFORM outbox_internal.tell_operators(c.sink, 'recovered', format('%s is no longer %s', place, c.what),
         jsonb_build_object('was', c.what, 'since', c.since, 'state', c.state));
     ELSIF c.what = 'dead_letters' THEN
-      CONTINUE WHEN c.letters IS NULL; -- some were told within the bound
-      IF c.letters > c.n THEN
-        error := (SELECT left(f.last_error, 500) FROM outbox.events_failed AS f
-                  WHERE f.sink = c.sink AND f.last_attempt_at > c.counted_since AND f.event_type NOT LIKE 'outbox.%'
-                  ORDER BY f.last_attempt_at DESC LIMIT 1);
+      CONTINUE WHEN c.fresh IS NULL; -- some were told within the bound
+      IF c.fresh > 0 THEN
         PERFORM outbox_internal.tell_operators(c.sink, c.what,
-          format('%s: %s', place, outbox_internal.counted(c.letters - c.n, 'new dead letter', 'new dead letters'))
-            || coalesce(': ' || error, ''),
-          jsonb_build_object('count', c.letters - c.n, 'last_error', error));
+          format('%s: %s', place, outbox_internal.counted(c.fresh, 'new dead letter', 'new dead letters'))
+            || coalesce(': ' || c.letter_error, ''),
+          jsonb_build_object('count', c.fresh, 'last_error', c.letter_error));
       END IF;
       UPDATE outbox_internal.conditions AS k
       SET since = at - margin, n = c.recent,
-          told_at = CASE WHEN c.letters > c.n THEN at END
-      WHERE k.sink = c.sink AND k.what = c.what AND (c.letters > 0 OR k.n > 0 OR k.told_at IS NOT NULL);
+          told_at = CASE WHEN c.fresh > 0 THEN at END
+      WHERE k.sink = c.sink AND k.what = c.what AND (c.recent > 0 OR k.n > 0 OR k.told_at IS NOT NULL);
     ELSIF c.told_at IS NOT NULL THEN
       CONTINUE;
     ELSIF c.what = 'failing' AND NOT c.is_down AND c.event IS DISTINCT FROM c.event_now THEN

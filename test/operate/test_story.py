@@ -165,6 +165,12 @@ def test_sent_again(db, receiver, keeps):
         if n == 1:
             db.sql("SELECT outbox.resend(%s, 'crm')", event)
     assert steps(db, event) == ["routed", "delivered", "sent again", "delivered"]
+    receiver.mode = status(503)
+    db.webhook_sink("other", receiver, SECRET, retry="1h")
+    db.sql("SELECT outbox.resend(%s, 'other')", event)
+    wait_until(lambda: len(steps(db, event, "other")) == 3, 20, lambda: str(story(db, event)))
+    assert steps(db, event, "other") == ["sent again", "attempt 1 failed", "waits"]
+    assert steps(db, event) == ["routed", "delivered", "sent again", "delivered"]
 
 
 def test_a_dead_letter_by_a_user(db):
@@ -278,7 +284,7 @@ def test_what_an_event_waits_for(db, receiver):
     event = db.enqueue("Order", "1")
     assert details(db, event, "waits") == ["for a sink that takes it"]
     db.webhook_sink("crm", receiver, SECRET, events="none")
-    assert details(db, event, "not routed") == ["it has yet to be routed"]
+    assert details(db, event, "not routed") == ["its option events is 'none'"]
     db.sql("SELECT outbox.pause('crm')")
     db.set_sink("crm", events="*")
     wait_until(lambda: "routed" in steps(db, event), 20, lambda: str(story(db, event)))

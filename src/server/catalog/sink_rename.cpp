@@ -144,11 +144,24 @@ static void rewrite_rows(const char *old_name, const char *new_name) {
   PG_END_TRY();
 }
 
+/* What operators were told of the sink stays told. */
+static void rename_conditions(const char *old_name, const char *new_name) {
+  static Statement of_dropped_sink =
+      make_statement<TEXTOID, TEXTOID>("DELETE FROM outbox_internal.conditions WHERE sink OPERATOR(pg_catalog.=) $2");
+  static Statement conditions = make_statement<TEXTOID, TEXTOID>(
+      "UPDATE outbox_internal.conditions SET sink = $2 WHERE sink OPERATOR(pg_catalog.=) $1");
+  Datum names[] = {CStringGetTextDatum(old_name), CStringGetTextDatum(new_name)};
+
+  run(&of_dropped_sink, names);
+  run(&conditions, names);
+}
+
 void sink_rename_rows(const char *old_name, const char *new_name) {
   lock_events(old_name);
   OwnerScope scope = owner_enter();
   check_rows(old_name, new_name);
   rewrite_rows(old_name, new_name);
+  rename_conditions(old_name, new_name);
   owner_leave(scope);
 }
 

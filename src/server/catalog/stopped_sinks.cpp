@@ -48,14 +48,9 @@ void stopped_sinks_forget(const char *sink) {
 
 void stopped_sinks_rename(const char *sink, const char *new_name) {
   static Statement sql[] = {ON_BOTH("UPDATE ", " SET sink = $2 WHERE sink OPERATOR(pg_catalog.=) $1")};
-  static Statement told[] = {
-      make_statement<TEXTOID, TEXTOID>("DELETE FROM outbox_internal.conditions WHERE sink OPERATOR(pg_catalog.=) $2"),
-      make_statement<TEXTOID, TEXTOID>(
-          "UPDATE outbox_internal.conditions SET sink = $2 WHERE sink OPERATOR(pg_catalog.=) $1")};
 
   stopped_sinks_forget(new_name); /* rows of a dropped sink */
   run(sql, lengthof(sql), sink, new_name);
-  run(told, lengthof(told), sink, new_name);
 }
 
 /* A changed endpoint may accept what the former one refused. A pause that a user made is ended by a user. */

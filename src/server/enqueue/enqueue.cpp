@@ -442,9 +442,13 @@ SQL_FUNCTION(outbox_enqueue) {
     values[EV_ID] = new_uuid();
   isnull[EV_ID] = false;
   memcpy(id, DatumGetUUIDP(values[EV_ID]), sizeof *id);
-  if (!isnull[EV_SINK]) { /* as the caller, before the switch to the owner */
+  if (!isnull[EV_SINK]) { /* as the caller, before the switch to the owner, who may write any row */
+    const char *sink = TextDatumGetCString(values[EV_SINK]);
     hold_sink_names();
-    route_require(TextDatumGetCString(values[EV_SINK]), GetUserId());
+    if (is_owner(GetUserId()))
+      route_must_find(sink);
+    else
+      route_require(sink, GetUserId());
   }
 
   if (!isnull[EV_DEDUP_KEY]) {

@@ -132,8 +132,8 @@ static void expire(Expiry *expiry, Moment now) {
   expiry->at = moment_after(now, pause_ms);
 }
 
-/* Often enough for outbox.notice_after. A look takes some milliseconds, and nothing if no sink asks for such events.
- */
+/* Often enough for outbox.notice_after. A look takes little more than a SELECT from outbox.sinks: some milliseconds,
+ * 0.4 s with 1,000 sinks and a million events. It takes nothing if no sink asks for such events. */
 static void look(Moment now) {
   const int64 pause_ms = Min((int64)setting_notice_after * 1000 / 2, LOOK_EVERY_MS);
   const int64 result = call("SELECT outbox_internal.look_at_sinks()");
