@@ -67,7 +67,7 @@ def clone():
         pytest.skip("a release is made from a git clone, and in systems of its own: not within test/rig/chroot")
     folder = BUILD / "packages/release"
     shutil.rmtree(folder, ignore_errors=True)
-    run("git", "clone", "--quiet", ROOT, folder)
+    run("git", "clone", "--quiet", "--no-tags", ROOT, folder)
     run("git", "tag", "as-cloned", cwd=folder)  # of a detached HEAD, a clone has no origin/HEAD
     yield folder
     shutil.rmtree(folder, ignore_errors=True)
