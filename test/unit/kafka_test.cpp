@@ -732,10 +732,10 @@ TEST_F(KafkaTest, AnUnknownTopicWaitsAndIsFoundOnceItIsThere) {
   }
   ASSERT_TRUE(done(5));
   for (const auto &each : engine.done)
-    EXPECT_EQ(each.outcome, each.ticket == 2 || each.ticket == 5 ? OB_SENT
-                            : each.ticket == 4                   ? OB_RETURNED
-                                                                 : OB_DEFERRED)
-        << each.ticket;
+    if (each.ticket == 4) /* returned behind event 3, or put off after it, if that had ended before */
+      EXPECT_TRUE(each.outcome == OB_RETURNED || each.outcome == OB_DEFERRED);
+    else
+      EXPECT_EQ(each.outcome, each.ticket == 2 || each.ticket == 5 ? OB_SENT : OB_DEFERRED) << each.ticket;
 
   char over[128] = "";
   EXPECT_FALSE(ob_sink_next_resumed(sink, over, sizeof over));
