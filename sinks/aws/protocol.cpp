@@ -3,6 +3,7 @@
 
 #include <curl/curl.h>
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -86,12 +87,15 @@ HttpJudgement Protocol::judge(const HttpTransfer &answer, CURLcode code,
   if (judgement.whole == Cause::Expired)
     more = signer_->expired(began(answer));
   HttpJudgement made;
+  const int64_t asked_ms = answer.retry_after_ms();
   for (Verdict &verdict : judgement.verdicts) {
     HttpEnd &end = made.ends.emplace_back();
     end.outcome = verdict.outcome;
     end.reason = verdict.reason;
     if (verdict.outcome == Outcome::Deferred)
-      end.retry_after_ms = deferred_ms;
+      end.retry_after_ms = std::max(deferred_ms, asked_ms);
+    else if (verdict.outcome != Outcome::Sent)
+      end.retry_after_ms = asked_ms;
     if (verdict.outcome != Outcome::Sent)
       end.error = std::move(verdict.error) + (more.empty() ? "" : ": " + more);
   }

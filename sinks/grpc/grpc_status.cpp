@@ -65,11 +65,14 @@ int64_t retry_delay_ms(std::string_view base64) {
   return -1;
 }
 
-/* Returns the delay that the server asks for, by the trailer of gRPC's retries or by the detail of Google's error
- * model; -1 if it asks for none. */
+/* Returns the delay that the server asks for, by the trailer of gRPC's retries, by the detail of Google's error model
+ * or, as proxies do, by Retry-After; -1 if it asks for none. */
 int64_t asked_delay_ms(const HttpTransfer &answer) {
   const int64_t pushback = number(field(answer, "grpc-retry-pushback-ms"), -1);
-  return pushback >= 0 ? pushback : retry_delay_ms(field(answer, "grpc-status-details-bin"));
+  if (pushback >= 0)
+    return pushback;
+  const int64_t delay = retry_delay_ms(field(answer, "grpc-status-details-bin"));
+  return delay >= 0 ? delay : answer.retry_after_ms();
 }
 
 /* gRPC's own libraries refuse a message by its size with RESOURCE_EXHAUSTED, which is otherwise an overload. */
@@ -144,11 +147,11 @@ std::string percent_decoded(std::string_view text) {
 Status status_of(const HttpTransfer &answer, CURLcode code) {
   Status status;
   status.http = answer.status();
+  status.delay_ms = asked_delay_ms(answer);
   if (std::string given = field(answer, "grpc-status"); !given.empty()) {
     const int64_t n = number(given, -1);
     status.code = n >= 0 && n < static_cast<int64_t>(code_rules().size()) ? static_cast<Code>(n) : Code::Unknown;
     status.text = percent_decoded(field(answer, "grpc-message"));
-    status.delay_ms = asked_delay_ms(answer);
     return status;
   }
   if (status.http != 200) {

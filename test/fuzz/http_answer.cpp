@@ -3,6 +3,7 @@
 #include "test/fuzz/fuzz.h"
 
 #include "delivery/http/http_answer.h"
+#include "delivery/http/http_wait.h"
 #include "test/fuzz/utf8.h"
 
 using namespace outbox;
@@ -14,9 +15,8 @@ void fuzz::one_input(std::string_view data) {
   uint8_t flags = input.digit();
   answer.own_url = flags & 1;
   answer.idempotency_key = flags & 2;
-  answer.now = 1'600'000'000;
   std::string retry_after = input.line(), remaining = input.line(), reset = input.line(), body = input.rest();
-  answer.retry_after = retry_after;
+  answer.retry_after_ms = retry_after_ms(retry_after, {}, 1'600'000'000);
   answer.rate_limit_remaining = remaining;
   answer.rate_limit_reset = reset;
   answer.body = body;

@@ -82,17 +82,17 @@ TEST(HttpAnswer, AnIdempotencyKeyMakes422FinalAnd409AWait) {
 TEST(HttpAnswer, RetryAfterIsTheEventsAndWhereTheEndpointIsOverloadedItsToo) {
   for (long status : {429, 502, 503, 504}) {
     Verdict verdict = classify_answer(
-        {.status = status, .retry_after = "7", .rate_limit_remaining = "0", .rate_limit_reset = "90", .now = now});
+        {.status = status, .retry_after_ms = 7'000, .rate_limit_remaining = "0", .rate_limit_reset = "90"});
     EXPECT_EQ(verdict.retry_after_ms, 7'000) << status;
     EXPECT_EQ(verdict.pause_ms, 7'000) << status << ": Retry-After wins";
   }
   for (long status : {302, 400, 404, 500}) {
-    Verdict verdict = classify_answer({.status = status, .retry_after = "7", .now = now});
+    Verdict verdict = classify_answer({.status = status, .retry_after_ms = 7'000});
     EXPECT_EQ(verdict.retry_after_ms, 7'000) << status;
     EXPECT_EQ(verdict.pause_ms, -1) << status;
   }
-  EXPECT_EQ(classify_answer({.status = 200, .retry_after = "7", .now = now}).pause_ms, -1);
-  EXPECT_EQ(classify_answer({.status = 410, .retry_after = "7", .now = now}).retry_after_ms, -1);
+  EXPECT_EQ(classify_answer({.status = 200, .retry_after_ms = 7'000}).pause_ms, -1);
+  EXPECT_EQ(classify_answer({.status = 410, .retry_after_ms = 7'000}).retry_after_ms, -1);
 }
 
 TEST(HttpAnswer, NothingLeftOfTheQuotaPausesTheEndpointAlsoAfterASuccess) {
@@ -111,6 +111,10 @@ TEST(HttpAnswer, RetryAfterInBothForms) {
   } const expected[] = {
       {"120", 120'000},
       {" 1 ", 1'000},
+      {"2.0", 2'000},
+      {"0.503", 503},
+      {"0.0001", 1},
+      {"20.5", 20'500},
       {"86400", 86'400'000},
       {"86401", 86'400'000},
       {"31536000", 86'400'000},
@@ -120,13 +124,42 @@ TEST(HttpAnswer, RetryAfterInBothForms) {
       {"Thu, 16 Nov 2023 22:13:20 GMT", 86'400'000},
   };
   for (auto &[value, ms] : expected)
-    EXPECT_EQ(retry_after_ms(value, now), ms) << value;
-  for (const char *value :
-       {"Tue, 14 Nov 2023 22:13:20 GMT", "Thu, 01 Jan 1998 00:00:00 GMT", "Tue, 14 Nov 2033 22:13:20 GMT",
-        "Tue, 14 Nov 2023 22:15:20", "Tue, 14 Nov 2023 22:15:20 GMT+1", "Tue, 14 Nov 2023 25:15:20 GMT", "", "0",
-        "-1", "-120", "+5", "1.5", "0x10", "120 seconds", "120, 130", "soon", "1700000120",
-        "99999999999999999999999999"})
-    EXPECT_EQ(retry_after_ms(value, now), -1) << "in the past, or not meaningful: " << value;
+    EXPECT_EQ(retry_after_ms(value, "", now), ms) << value;
+  for (const char *value : {"Tue, 14 Nov 2023 22:13:20 GMT",
+                            "Thu, 01 Jan 1998 00:00:00 GMT",
+                            "Tue, 14 Nov 2033 22:13:20 GMT",
+                            "Tue, 14 Nov 2023 22:15:20",
+                            "Tue, 14 Nov 2023 22:15:20 GMT+1",
+                            "Tue, 14 Nov 2023 25:15:20 GMT",
+                            "",
+                            "0",
+                            "-1",
+                            "-120",
+                            "+5",
+                            "0.0",
+                            ".5",
+                            "5.",
+                            "1.5.0",
+                            "1e1",
+                            "inf",
+                            "nan",
+                            "0x10",
+                            "120 seconds",
+                            "120, 130",
+                            "soon",
+                            "1700000120",
+                            "99999999999999999999999999"})
+    EXPECT_EQ(retry_after_ms(value, "", now), -1) << "in the past, or not meaningful: " << value;
+}
+
+TEST(HttpAnswer, ADateOfRetryAfterCountsFromTheClockOfThePeer) {
+  constexpr const char *at = "Tue, 14 Nov 2023 22:15:20 GMT";
+  for (int64_t clock : {now, now - 3'600, now + 3'600, int64_t{0}}) {
+    EXPECT_EQ(retry_after_ms(at, " Tue, 14 Nov 2023 22:14:50 GMT", clock), 30'000) << clock;
+    EXPECT_EQ(retry_after_ms(at, at, clock), -1) << clock;
+    EXPECT_EQ(retry_after_ms("7", at, clock), 7'000) << clock;
+  }
+  EXPECT_EQ(retry_after_ms(at, "yesterday", now), 120'000);
 }
 
 TEST(HttpAnswer, RateLimit) {

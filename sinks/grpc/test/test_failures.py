@@ -109,19 +109,20 @@ def test_details_that_are_no_delay(db, service, broken):
 
 
 def test_a_status_in_the_headers(db, rig):
-    """An answer without a message has its status in the headers; nginx sends no trailers."""
+    """An answer without a message has its status in the headers; nginx sends no trailers. A proxy's own answer asks for a pause as HTTP does."""
     port = free_port()
     nginx = rig.nginx(http=f"""server {{ listen 127.0.0.1:{port} http2; default_type application/grpc; client_max_body_size 1m;
         location /outbox.v1.Sink/ {{ add_header grpc-status 3 always; add_header grpc-message "no%20such%20order" always; return 200; }}
+        location /away. {{ add_header Retry-After 40.5 always; return 503; }}
         location /busy. {{ add_header grpc-status 8 always; add_header grpc-retry-pushback-ms 40000 always; return 200; }} }}""")
     try:
-        for name, method in (("grpc", "/outbox.v1.Sink/Publish"), ("busy", "/busy.Sink/Publish")):
+        for name, method in (("grpc", "/outbox.v1.Sink/Publish"), ("busy", "/busy.Sink/Publish"), ("away", "/away.Sink/Publish")):
             db._create_server(name, "outbox_grpc", {"url": f"http://127.0.0.1:{port}", "method": method, "allow_http": "true",
                                                     "allow_networks": "127.0.0.0/8", "retry": "100ms"})
         db.enqueue("Order", "1")
         found = wait_until(lambda: (rows := db.sql("SELECT sink, status, last_error, available_at > now() + interval '20s' FROM outbox.events"
-                                                   " WHERE attempts > 0 ORDER BY sink")) and len(rows) == 2 and rows, 20, sinks(db))
-        assert found == [("busy", "PENDING", "RESOURCE_EXHAUSTED", True), ("grpc", "FAILED", "INVALID_ARGUMENT: no such order", None)]
+                                                   " WHERE attempts > 0 ORDER BY sink")) and len(rows) == 3 and rows, 20, sinks(db))
+        assert found == [("away", "PENDING", "UNAVAILABLE: HTTP 503, without a gRPC status", True), ("busy", "PENDING", "RESOURCE_EXHAUSTED", True), ("grpc", "FAILED", "INVALID_ARGUMENT: no such order", None)]
     finally:
         nginx.stop()
 

@@ -102,7 +102,7 @@ Verdict classify_answer(const HttpAnswer &answer) {
     return verdict;
   verdict.reason = reason_of(answer.status);
   if (!verdict.gone)
-    verdict.retry_after_ms = retry_after_ms(answer.retry_after, answer.now);
+    verdict.retry_after_ms = answer.retry_after_ms;
   if (verdict.slow_down && verdict.retry_after_ms >= 0)
     verdict.pause_ms = verdict.retry_after_ms;
 

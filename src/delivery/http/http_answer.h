@@ -12,13 +12,13 @@ namespace outbox {
 
 struct HttpAnswer {
   long status = 0;
-  std::string_view body = {};  // the first bytes
-  bool body_is_cut = false;    // it has more
+  std::string_view body = {};   // the first bytes
+  bool body_is_cut = false;     // it has more
+  int64_t retry_after_ms = -1;  // by the header Retry-After; -1 = none
   /* Header fields; empty if absent. */
-  std::string_view retry_after = {}, rate_limit_remaining = {}, rate_limit_reset = {};
+  std::string_view rate_limit_remaining = {}, rate_limit_reset = {};
   bool own_url = false;          // the URL depends on the event, so an error about it is no fault of the endpoint
   bool idempotency_key = false;  // the request had the header Idempotency-Key
-  int64_t now = 0;               // Unix time, in seconds
 };
 
 struct Verdict {

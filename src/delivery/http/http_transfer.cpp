@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <ctime>
 #include <new>
 #include <system_error>
 #include <utility>
@@ -17,6 +18,7 @@
 #include <unistd.h>
 
 #include "delivery/base/descriptors.h"
+#include "delivery/http/http_wait.h"
 
 namespace outbox {
 namespace {
@@ -402,6 +404,10 @@ std::string HttpTransfer::header(const char *name) const {
 
 std::string HttpTransfer::trailer(const char *name) const {
   return field(name, CURLH_TRAILER);
+}
+
+int64_t HttpTransfer::retry_after_ms() const {
+  return outbox::retry_after_ms(header("Retry-After"), header("Date"), time(nullptr));
 }
 
 long HttpTransfer::status() const {

@@ -66,6 +66,8 @@ public:
   /* Empty if it is absent. Several lines of one field are joined to a list. */
   std::string header(const char *name) const;
   std::string trailer(const char *name) const;
+  /* The pause for which the answer asks by Retry-After; -1 if it asks for none. */
+  int64_t retry_after_ms() const;
 
   // ---- why there was none, in parts ----
 

@@ -1,11 +1,12 @@
 /*
  * http_wait.cpp: parses Retry-After (seconds or a date) and the rate-limit fields. Values that make no sense are
- * ignored: they must not stop a sink.
+ * ignored: they must not stop a sink. HTTP knows no decimals, but Shopify and others send "2.0".
  */
 #include "delivery/http/http_wait.h"
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <ctime>
 #include <iomanip>
 #include <locale>
@@ -18,17 +19,22 @@
 namespace outbox {
 namespace {
 
-constexpr int64_t longest_s = 86'400;
-constexpr int64_t absurd_s = 366 * 86'400;  // probably a timestamp instead of a duration
+constexpr double longest_s = 86'400;
+constexpr double absurd_s = 366 * 86'400;  // probably a timestamp instead of a duration
 
-int64_t wait_ms(int64_t seconds) {
-  return seconds > 0 && seconds <= absurd_s ? std::min(seconds, longest_s) * 1000 : -1;
+/* Whole milliseconds, rounded up: a pause is not shorter than what was asked for. */
+int64_t wait_ms(double seconds) {
+  return seconds > 0 && seconds <= absurd_s ? static_cast<int64_t>(std::ceil(std::min(seconds, longest_s) * 1000))
+                                            : -1;
 }
 
-std::optional<int64_t> whole_number(std::string_view text) {
-  int64_t number = 0;
-  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size() || text.front() == '-')
+/* Digits, perhaps with a decimal point: no sign, no exponent. */
+std::optional<double> decimal(std::string_view text) {
+  double number = 0;
+  if (text.find_first_not_of("0123456789.") != text.npos || text.starts_with('.') || text.ends_with('.'))
+    return {};
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
+  if (error != std::errc() || end != text.data() + text.size())
     return {};
   return number;
 }
@@ -51,22 +57,25 @@ std::optional<int64_t> http_date(const std::string &text) {
 
 }  // namespace
 
-int64_t retry_after_ms(std::string_view value, int64_t now) {
+int64_t retry_after_ms(std::string_view value, std::string_view date, int64_t now) {
   value = trim(value);
   if (value.empty())
     return -1;
-  if (std::optional<int64_t> seconds = whole_number(value))
+  if (std::optional<double> seconds = decimal(value))
     return wait_ms(*seconds);
   std::optional<int64_t> moment = http_date(std::string(value));
-  return moment && *moment > now ? wait_ms(*moment - now) : -1;
+  if (!moment)
+    return -1;
+  const int64_t from = http_date(std::string(trim(date))).value_or(now);
+  return wait_ms(static_cast<double>(*moment) - static_cast<double>(from));
 }
 
 int64_t rate_limit_ms(std::string_view remaining, std::string_view reset) {
   remaining = trim(remaining);
   reset = trim(reset);
-  if (remaining.empty() || reset.empty() || whole_number(remaining) != 0)
+  if (remaining.empty() || reset.empty() || remaining.find_first_not_of('0') != remaining.npos)
     return -1;
-  std::optional<int64_t> seconds = whole_number(reset);
+  std::optional<double> seconds = decimal(reset);
   return seconds ? wait_ms(*seconds) : -1;
 }
 

@@ -10,8 +10,10 @@
 
 namespace outbox {
 
-/* Retry-After: seconds, or an HTTP date in one of its three formats. `now` is Unix time in seconds. */
-int64_t retry_after_ms(std::string_view value, int64_t now);
+/* Retry-After: seconds, also with decimals, or an HTTP date in one of its three formats. Such a date is of the peer's
+ * clock, so it counts from `date`, the value of the response's field Date. Without one it counts from `now`, Unix
+ * time in seconds. */
+int64_t retry_after_ms(std::string_view value, std::string_view date, int64_t now);
 
 /* RateLimit-Remaining and RateLimit-Reset (seconds): a pause only if no request remains. */
 int64_t rate_limit_ms(std::string_view remaining, std::string_view reset);

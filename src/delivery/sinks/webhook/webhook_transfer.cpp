@@ -27,18 +27,16 @@ Verdict WebhookTransfer::classify(bool whole_body) const {
   bool sent = status >= 200 && status < 300;
   /* Mask first: of a secret that is cut, a part would stay visible. */
   std::string text = sent ? std::string() : config_->without_secrets(body(), request_, !whole_body || body_is_cut());
-  std::string retry_after = sent ? std::string() : header("Retry-After");
   std::string remaining = header("RateLimit-Remaining");
   std::string reset = remaining.empty() ? std::string() : header("RateLimit-Reset");
   return classify_answer({.status = status,
                           .body = text,
                           .body_is_cut = body_is_cut(),
-                          .retry_after = retry_after,
+                          .retry_after_ms = sent ? -1 : retry_after_ms(),
                           .rate_limit_remaining = remaining,
                           .rate_limit_reset = reset,
                           .own_url = !request_.url.empty(),
-                          .idempotency_key = !sent && find_header(request_.headers, "idempotency-key"),
-                          .now = time(nullptr)});
+                          .idempotency_key = !sent && find_header(request_.headers, "idempotency-key")});
 }
 
 Verdict WebhookTransfer::verdict(CURLcode code) const {
