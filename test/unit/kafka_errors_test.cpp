@@ -7,6 +7,8 @@
 
 #include "delivery/sinks/kafka/kafka_errors.h"
 
+#include "delivery/sinks/kafka/kafka_diagnosis.h"
+
 using namespace outbox;
 
 TEST(KafkaErrors, EachHasAReasonThatMetricsCount) {
@@ -97,4 +99,19 @@ TEST(KafkaErrors, AnAttemptIsSpentOnlyOnWhatMayBeTheEventsFault) {
   }
   EXPECT_EQ(spent, (std::vector<std::string>{"_UNKNOWN_PARTITION", "UNSUPPORTED_FOR_MESSAGE_FORMAT"}));
   EXPECT_EQ(kafka_outcome(static_cast<rd_kafka_resp_err_t>(9999)), Outcome::RetryBlameSink) << "of a version to come";
+}
+TEST(KafkaErrors, AConnectionThatWorkedAndWasClosedIsNoFailureToConnect) {
+  for (const char *text : {"b:9092/1: Disconnected (after 6041ms in state UP, 1 identical error(s) suppressed)",
+                           "b:9092/1: Disconnected (after 2000ms in state UP)",
+                           "sasl_ssl://b:9092/1: Disconnected: connection closed by peer: receive 0 after POLLIN "
+                           "(after 540000ms in state UP)"})
+    EXPECT_TRUE(is_ordinary_close(text)) << text;
+  for (const char *text :
+       {"b:9092/1: Disconnected (after 3ms in state UP)",
+        "b:9092/1: Disconnected (after 9000ms in state APIVERSION_QUERY)",
+        "b:9092/1: Connect to ipv4#10.0.0.1:9092 failed: Connection refused (after 9000ms in state "
+        "CONNECT)",
+        "b:9092/1: Receive failed: Connection reset by peer (after 9000ms in state UP)", "Disconnected",
+        "Disconnected (after ", ""})
+    EXPECT_FALSE(is_ordinary_close(text)) << text;
 }

@@ -234,6 +234,8 @@ void KafkaSink::on_log(rd_kafka_event_t *event) {
   /* Not every lost connection has an event: newer versions only log that a broker closed a connection at once. */
   if (line.facility == "FAIL" && producer_)
     on_lost_connection(line.message);
+  if (line.facility == "FAIL" && is_ordinary_close(line.message))
+    return reporter_->log(OB_LOG_DEBUG, "librdkafka FAIL: " + std::string(line.text));
   ob_log_level level = line.level <= 4 ? OB_LOG_WARNING : line.level <= 6 ? OB_LOG_INFO : OB_LOG_DEBUG;
   reporter_->log(level, "librdkafka " + std::string(line.facility) + ": " + std::string(line.text));
 }
@@ -246,7 +248,8 @@ void KafkaSink::replace_producer(const std::string &cause) {
   reporter_->complete(slots_.release_all(why));
   reporter_->complete(topic_queues_.release(0, true, why.c_str()));
   topics_.forget_in_flight();
-  full_ = draining_ = clock_went_back_ = false;
+  full_ = draining_ = clock_went_back_ = was_closed_ = false;
+  closed_at_ = Time::max();
   times_up_when_down_ = 0; /* the next producer counts from 0 */
   old_producers_.destroy(std::move(producer_));
 }

@@ -9,6 +9,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 
 #include "delivery/base/text.h"
 #include "delivery/options/pem.h"
@@ -108,14 +109,26 @@ std::string KafkaDiagnosis::why_authentication(std::string_view text) const {
   return failed;
 }
 
-/* "Disconnected (after 3ms in state UP)": how brokers react to a client with another security protocol. */
-static bool hung_up_at_once(std::string_view text, bool sasl) {
+/* Of "Disconnected (after 3ms in state UP)": 3. Nothing of another text. */
+static std::optional<int> disconnected_after_ms(std::string_view text) {
   size_t after = text.rfind("(after ");
   if (!has(text, "Disconnected") || after == text.npos)
-    return false;
-  constexpr int at_once_ms = 2000;
-  return has(text, "in state APIVERSION_QUERY") ||
-         (!sasl && has(text, "in state UP") && atoi(text.data() + after + strlen("(after ")) < at_once_ms);
+    return {};
+  return atoi(text.data() + after + strlen("(after "));
+}
+
+static constexpr int at_once_ms = 2000;
+
+/* How brokers react to a client with another security protocol. */
+static bool hung_up_at_once(std::string_view text, bool sasl) {
+  auto after_ms = disconnected_after_ms(text);
+  return after_ms &&
+         (has(text, "in state APIVERSION_QUERY") || (!sasl && has(text, "in state UP") && *after_ms < at_once_ms));
+}
+
+bool is_ordinary_close(std::string_view text) {
+  auto after_ms = disconnected_after_ms(text);
+  return after_ms && has(text, "in state UP") && *after_ms >= at_once_ms;
 }
 
 /* Explains errors of the network. librdkafka's texts name the broker as "host:port/id: ". */

@@ -16,6 +16,10 @@
 
 namespace outbox {
 
+/* Is this librdkafka's text of a connection that worked and was closed? Brokers and load balancers close connections
+ * that were idle (connections.max.idle.ms) or whose authentication has ended (connections.max.reauth.ms). */
+bool is_ordinary_close(std::string_view text);
+
 class KafkaDiagnosis {
 public:
   /* Call it before rd_kafka_new() takes `conf`. `tokens`: where outbox gets the client's tokens; null if it does not.

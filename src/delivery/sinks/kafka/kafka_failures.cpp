@@ -115,16 +115,18 @@ void KafkaSink::on_error(rd_kafka_event_t *event) {
     return;
   }
   if (error == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN) {
-    down_ = true;
-    times_up_when_down_ = 0; /* a broker that is connected later connected after the outage began */
-    trust_up_after_ = std::chrono::steady_clock::now() + std::chrono::seconds(1);
-    reporter_->down(last_error_.empty() ? text : last_error_ + "; " + text, last_reason_);
+    if (was_closed_ && !down_)
+      closed_at_ = std::chrono::steady_clock::now(); /* librdkafka connects again: an outage only if that fails */
+    else
+      all_brokers_down(text);
     return;
   }
   if (kafka_outcome(error) != Outcome::SinkDown)
     return; /* librdkafka also logs it and retries by itself */
   last_reason_ = kafka_reason(error);
   on_lost_connection(text);
+  if (closed_at_ != Time::max() && !was_closed_ && producer_->brokers_up() == 0)
+    all_brokers_down("all brokers are down");
   /* One of several brokers may be away; wrong credentials are wrong everywhere. */
   if (error != RD_KAFKA_RESP_ERR__TRANSPORT && error != RD_KAFKA_RESP_ERR__RESOLVE &&
       error != RD_KAFKA_RESP_ERR__TIMED_OUT) {
@@ -134,8 +136,17 @@ void KafkaSink::on_error(rd_kafka_event_t *event) {
   }
 }
 
+void KafkaSink::all_brokers_down(const std::string &text) {
+  down_ = true;
+  closed_at_ = Time::max();
+  times_up_when_down_ = 0; /* a broker that is connected later connected after the outage began */
+  trust_up_after_ = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+  reporter_->down(last_error_.empty() ? text : last_error_ + "; " + text, last_reason_);
+}
+
 /* The cause of an outage can change while it lasts: a broker restarts with other credentials. */
 void KafkaSink::on_lost_connection(std::string_view text) {
+  was_closed_ = is_ordinary_close(text);
   std::string reason = producer_->explain(text);
   if (reason == last_error_)
     return;
@@ -198,6 +209,14 @@ void KafkaSink::check_clock(Time now) {
 
 /* Detects that a broker is back while nothing is sent; librdkafka has no event for that either. */
 void KafkaSink::check_reconnected(Time now) {
+  if (closed_at_ != Time::max() && producer_) {
+    const bool is_up =
+        producer_->brokers_up() > 0 && now >= closed_at_ + std::chrono::seconds(1); /* trust_up_after_ */
+    if (is_up)
+      closed_at_ = Time::max();
+    else if (now >= reconnected_by() && producer_->brokers_up() == 0)
+      all_brokers_down("all brokers are down");
+  }
   if (!down_ || !producer_ || now < trust_up_after_ || producer_->brokers_up() == 0 ||
       producer_->times_up() == times_up_when_down_)
     return;

@@ -61,7 +61,7 @@ public:
   Time check_at() const override {
     constexpr std::chrono::seconds queue_interval{1};
     Time queue_at = topic_queues_.empty() ? Time::max() : now_ + queue_interval;
-    return std::min({check_at_, drain_until_, queue_at, topics_.look_at()});
+    return std::min({check_at_, drain_until_, queue_at, topics_.look_at(), reconnected_by()});
   }
   void release_queued() override {
     reporter_->complete(topic_queues_.release(0, true, "not sent yet"));
@@ -95,9 +95,16 @@ private:
   void on_error(rd_kafka_event_t *event);
   void on_log(rd_kafka_event_t *event);
   void on_lost_connection(std::string_view text);
+  void all_brokers_down(const std::string &text);
   void check_clock(Time now);
   void check_stall(Time now);
   void check_reconnected(Time now);
+  /* When the sink counts as down unless a broker is connected by then. */
+  Time reconnected_by() const {
+    constexpr std::chrono::seconds patience{3};
+    return closed_at_ == Time::max() || slots_.used() == 0 ? Time::max()
+                                                           : std::max(closed_at_, slots_.oldest()->since) + patience;
+  }
   void check_drain(Time now);
   static std::chrono::nanoseconds wall_ahead(Time now) {
     return std::chrono::system_clock::now().time_since_epoch() - now.time_since_epoch();
@@ -132,6 +139,8 @@ private:
   std::chrono::nanoseconds wall_ahead_ = wall_ahead(now_); /* of the monotonic clock, at the last check */
   bool keeps_offsets_ = false;
   bool down_ = false;
+  bool was_closed_ = false;      /* last_error_ is no failure to connect: is_ordinary_close() */
+  Time closed_at_ = Time::max(); /* all connections were closed so then, and no attempt to connect has failed since */
   /* The producer's times_up() when the outage began: a larger value shows that it is over. */
   uint64_t times_up_when_down_ = 0;
   /* Ignore connected brokers until then: librdkafka reports that all are down before it reports the last one. */
