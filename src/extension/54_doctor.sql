@@ -177,7 +177,7 @@ DECLARE
   locked boolean := false;
 BEGIN
   FOREACH part IN ARRAY ARRAY['library', 'worker', 'sessions', 'locks', 'row_locks', 'transactions', 'events',
-                              'sinks', 'upkeep', 'secrets'] LOOP
+                              'sinks', 'tables', 'upkeep', 'secrets'] LOOP
     CONTINUE WHEN pg_is_in_recovery() AND part IN ('sessions', 'locks', 'row_locks', 'transactions', 'upkeep');
     -- These parts read the tables. They are left out while a session has an exclusive lock on one, or waits for it.
     IF part IN ('row_locks', 'events', 'sinks') AND NOT locked THEN
