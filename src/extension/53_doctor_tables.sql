@@ -78,6 +78,58 @@ COMMENT ON FUNCTION outbox_internal.definition_faults() IS
   'Part of outbox.doctor(): what of the tables is not as the extension made it, each with a statement that puts it '
   'back, or a comment.';
 
+-- PostgreSQL refuses every UPDATE and DELETE of a table when a publication with them has a row filter or a list of
+-- columns that goes beyond the table's replica identity, or when the table has none. It checks this when it starts
+-- such a statement, so EXPLAIN tells what it thinks, and no trigger runs.
+CREATE OR REPLACE FUNCTION outbox_internal.unwritable_tables()
+RETURNS TABLE (relation regclass, error text, publications text, no_identity boolean)
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+  reason text;
+BEGIN
+  FOR relation IN
+    SELECT c.oid FROM unnest(outbox_internal.defined_tables()) AS t (t)
+    JOIN pg_class AS c ON c.oid = to_regclass(split_part(t.t, ': ', 1)) AND c.relkind = 'r'
+      AND c.relname NOT LIKE 'failed_attempts%' -- rows are only added there, and it is truncated
+    ORDER BY c.oid::regclass::text
+  LOOP
+    BEGIN
+      EXECUTE format('EXPLAIN DELETE FROM %s', relation);
+      EXECUTE format('EXPLAIN UPDATE %s SET %I = NULL', relation,
+                     (SELECT a.attname FROM pg_attribute AS a
+                      WHERE a.attrelid = relation AND a.attnum > 0 AND NOT a.attisdropped LIMIT 1));
+      RAISE SQLSTATE 'OB000'; -- gives the locks back
+    EXCEPTION
+      WHEN SQLSTATE 'OB000' THEN
+        NULL;
+      WHEN invalid_column_reference OR object_not_in_prerequisite_state THEN
+        GET STACKED DIAGNOSTICS reason = PG_EXCEPTION_DETAIL;
+        no_identity := SQLSTATE = '55000';
+        error := SQLERRM || coalesce(': ' || nullif(reason, ''), '');
+        SELECT string_agg(quote_ident(p.pubname), ', ' ORDER BY p.pubname) INTO publications
+        FROM pg_publication AS p
+        CROSS JOIN LATERAL (
+          SELECT (r.prqual IS NOT NULL OR r.prattrs IS NOT NULL) AS narrow
+          FROM pg_publication_rel AS r
+          WHERE r.prpubid = p.oid
+            AND (r.prrelid = relation OR r.prrelid IN (SELECT a FROM pg_partition_ancestors(relation) AS a))
+          UNION ALL
+          SELECT false WHERE p.puballtables
+          UNION ALL
+          SELECT false FROM pg_publication_namespace AS n
+          WHERE n.pnpubid = p.oid
+            AND n.pnnspid = (SELECT c.relnamespace FROM pg_class AS c WHERE c.oid = relation)) AS of
+        WHERE (p.pubupdate OR p.pubdelete) AND (of.narrow OR no_identity);
+        RETURN NEXT;
+    END;
+  END LOOP;
+END
+$$;
+COMMENT ON FUNCTION outbox_internal.unwritable_tables() IS
+  'Part of outbox.doctor(): tables in which a publication keeps the worker from deleting and updating rows, with '
+  'PostgreSQL''s error and the publications that may be the cause.';
+
 CREATE OR REPLACE FUNCTION outbox_internal.doctor_tables(
   patience interval, OUT "check" text, OUT status text, OUT detail text, OUT hint text
 ) RETURNS SETOF record
@@ -121,3 +173,35 @@ END
 $$;
 COMMENT ON FUNCTION outbox_internal.doctor_tables(interval) IS
   'Part of outbox.doctor(): whether the tables are as the extension made them, and the order of texts.';
+
+-- Apart from the other checks of the tables, because it needs a lock on them.
+CREATE OR REPLACE FUNCTION outbox_internal.doctor_publications(
+  patience interval, OUT "check" text, OUT status text, OUT detail text, OUT hint text
+) RETURNS SETOF record
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+  s record;
+BEGIN
+  "check" := 'publications';
+  FOR s IN SELECT * FROM outbox_internal.unwritable_tables() LOOP
+    status := 'error';
+    detail := format('Deliveries cannot be recorded, because of the publication %s: %s',
+                     coalesce(s.publications, '(unknown)'), s.error);
+    hint := '-- let it publish inserts alone: ALTER PUBLICATION with SET (publish = ''insert''), or leave out its '
+            'WHERE and its list of columns';
+    IF s.no_identity THEN
+      hint := format('ALTER TABLE %s REPLICA IDENTITY %s; -- or let the publication publish inserts alone: '
+                     'ALTER PUBLICATION with SET (publish = ''insert'')', s.relation,
+                     CASE s.relation WHEN 'outbox_internal.rescan_queue'::regclass THEN 'FULL' ELSE 'DEFAULT' END);
+    END IF;
+    RETURN NEXT;
+  END LOOP;
+  IF status IS NULL THEN
+    status := 'ok'; detail := 'No publication keeps the worker from deleting rows.'; hint := NULL;
+    RETURN NEXT;
+  END IF;
+END
+$$;
+COMMENT ON FUNCTION outbox_internal.doctor_publications(interval) IS
+  'Part of outbox.doctor(): a row for each table whose rows the worker cannot delete because of a publication.';
