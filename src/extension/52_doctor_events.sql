@@ -279,7 +279,13 @@ BEGIN
               'events change places or stay behind.';
     hint := 'ALTER SEQUENCE outbox.events_position AS bigint '
             'INCREMENT BY 10001 MINVALUE 1 NO MAXVALUE CACHE 1 NO CYCLE;';
-  ELSIF example.highest > coalesce(example.last_value + 10000, 0) THEN
+  ELSIF example.last_value > 4611686018427387903 THEN
+    status := 'error';
+    detail := format('The sequence outbox.events_position was set to %s, beyond the last position: '
+                     'nothing can be enqueued.', example.last_value);
+    hint := format('SELECT setval(''outbox.events_position'', %s);',
+                   least(coalesce(example.highest, 1), 4611686018427387903 - 1000000) + 1000000);
+  ELSIF example.highest > coalesce(example.last_value::numeric + 10000, 0) THEN
     -- The 10000 positions after the last one belong to further rows of its event.
     status := 'error';
     detail := format('The sequence outbox.events_position was set back to %s, while an event has the position %s. '
