@@ -2,7 +2,7 @@
 -- outbox.resume().
 
 CREATE TABLE IF NOT EXISTS outbox.stopped_sinks (
-  sink text,
+  sink text COLLATE "C",
   state text NOT NULL,
   reason text,
   error text,
@@ -23,7 +23,7 @@ COMMENT ON COLUMN outbox.stopped_sinks.since IS 'When the sink was stopped.';
 COMMENT ON COLUMN outbox.stopped_sinks.stopped_by IS 'The role that paused the sink; NULL if the worker disabled it.';
 
 CREATE TABLE IF NOT EXISTS outbox_internal.failing_sinks (
-  sink text PRIMARY KEY,
+  sink text COLLATE "C" PRIMARY KEY,
   failed_for interval NOT NULL,
   last_failed_at timestamptz NOT NULL
 );

@@ -27,11 +27,11 @@ BEGIN
                  ELSE 0 END
      FROM outbox.events_pending AS e
      WHERE e.available_at IS NULL
-       AND (e.sink COLLATE "C", e.position) > (ready_events.sink, 0)
-       AND (e.sink COLLATE "C", e.position) < (ready_events.sink, 9223372036854775807)
+       AND (e.sink, e.position) > (ready_events.sink, 0)
+       AND (e.sink, e.position) < (ready_events.sink, 9223372036854775807)
        AND e.origin = ready_events.origin
        AND coalesce(hashtextextended(e.partition_key, 0), 0) NOT IN (SELECT unnest(blocked))
-     ORDER BY e.sink COLLATE "C", e.position LIMIT most)) AS e;
+     ORDER BY e.sink, e.position LIMIT most)) AS e;
 END
 $$;
 COMMENT ON FUNCTION outbox_internal.ready_events(text, boolean, bigint, timestamptz, integer, bigint[]) IS

@@ -7,7 +7,7 @@ CREATE TABLE IF NOT EXISTS outbox_internal.failed_attempts (
   day smallint NOT NULL,
   event_id uuid NOT NULL,
   position bigint NOT NULL,
-  sink text NOT NULL,
+  sink text COLLATE "C" NOT NULL,
   attempt integer,
   started_at timestamptz,
   ended_at timestamptz NOT NULL,

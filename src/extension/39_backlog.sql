@@ -13,20 +13,20 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET j
 AS $$
   WITH RECURSIVE names AS MATERIALIZED (SELECT n.name FROM outbox_internal.sink_names AS n UNION ALL SELECT ''),
   ready (low, high) AS (
-    SELECT n.name COLLATE "C", lead(n.name) OVER (ORDER BY n.name COLLATE "C") COLLATE "C"
+    SELECT n.name, lead(n.name) OVER (ORDER BY n.name)
     FROM names AS n
     UNION ALL
-    SELECT f.sink COLLATE "C", g.high FROM ready AS g CROSS JOIN LATERAL (
+    SELECT f.sink, g.high FROM ready AS g CROSS JOIN LATERAL (
       (SELECT e.sink FROM outbox.events_pending AS e
        WHERE g.high IS NOT NULL AND e.available_at IS NULL
-         AND e.sink COLLATE "C" > g.low AND e.sink COLLATE "C" < g.high
-       ORDER BY e.sink COLLATE "C", e.position LIMIT 1)
+         AND e.sink > g.low AND e.sink < g.high
+       ORDER BY e.sink, e.position LIMIT 1)
       UNION ALL
       (SELECT e.sink FROM outbox.events_pending AS e
-       WHERE g.high IS NULL AND e.available_at IS NULL AND e.sink COLLATE "C" > g.low
-       ORDER BY e.sink COLLATE "C", e.position LIMIT 1)) AS f),
+       WHERE g.high IS NULL AND e.available_at IS NULL AND e.sink > g.low
+       ORDER BY e.sink, e.position LIMIT 1)) AS f),
   timed (low, high) AS (
-    SELECT n.name COLLATE "default", lead(n.name) OVER (ORDER BY n.name COLLATE "default") COLLATE "default"
+    SELECT n.name, lead(n.name) OVER (ORDER BY n.name)
     FROM names AS n
     WHERE EXISTS (SELECT FROM outbox.events_pending AS e WHERE e.available_at IS NOT NULL AND e.blocked_by IS NULL)
     UNION ALL
@@ -40,7 +40,7 @@ AS $$
        WHERE g.high IS NULL AND e.available_at IS NOT NULL AND e.blocked_by IS NULL AND e.sink > g.low
        ORDER BY e.sink, e.available_at, e.position LIMIT 1)) AS f),
   dead (low, high) AS (
-    SELECT n.name COLLATE "default", lead(n.name) OVER (ORDER BY n.name COLLATE "default") COLLATE "default"
+    SELECT n.name, lead(n.name) OVER (ORDER BY n.name)
     FROM names AS n
     WHERE EXISTS (SELECT FROM outbox.events_failed)
     UNION ALL
@@ -51,10 +51,10 @@ AS $$
       (SELECT e.sink FROM outbox.events_failed AS e WHERE g.high IS NULL AND e.sink > g.low
        ORDER BY e.sink, hashtextextended(e.partition_key, 0), e.position LIMIT 1)) AS f)
   SELECT f.low
-  FROM (SELECT r.low COLLATE "default" AS low FROM ready AS r
+  FROM (SELECT r.low FROM ready AS r
         UNION SELECT t.low FROM timed AS t
         UNION SELECT d.low FROM dead AS d) AS f
-  WHERE f.low <> '' AND NOT EXISTS (SELECT FROM names AS n WHERE n.name = f.low COLLATE "C")
+  WHERE f.low <> '' AND NOT EXISTS (SELECT FROM names AS n WHERE n.name = f.low)
 $$;
 COMMENT ON FUNCTION outbox_internal.dropped_sinks() IS
   'Part of outbox.sinks: sinks that were dropped and that still have pending events or dead letters.';
@@ -85,7 +85,7 @@ BEGIN
   FROM unnest(names) AS s (name)
   CROSS JOIN LATERAL (
     SELECT count(*) AS n
-    FROM (SELECT FROM outbox.events_failed AS e WHERE e.sink = s.name COLLATE "default" LIMIT counted) AS r) AS f
+    FROM (SELECT FROM outbox.events_failed AS e WHERE e.sink = s.name LIMIT counted) AS r) AS f
   LEFT JOIN sample AS p ON p.sink = s.name;
 END
 $$;
@@ -114,10 +114,10 @@ AS $$
       (SELECT hashtextextended(e.partition_key, 0) AS key_hash, e.position FROM outbox.events_pending AS e
        WHERE (e.last_attempt_at IS NOT NULL OR e.redrive_late IS NOT NULL)
          AND e.available_at > statement_timestamp() AND e.partition_key IS NOT NULL
-         AND e.sink = m.name COLLATE "default" AND e.origin = (SELECT here.origin FROM here) LIMIT 5000)
+         AND e.sink = m.name AND e.origin = (SELECT here.origin FROM here) LIMIT 5000)
       UNION ALL
       (SELECT hashtextextended(f.partition_key, 0), f.position FROM outbox.events_failed AS f
-       WHERE m.block AND f.sink = m.name COLLATE "default" AND f.partition_key IS NOT NULL
+       WHERE m.block AND f.sink = m.name AND f.partition_key IS NOT NULL
          AND f.origin = (SELECT here.origin FROM here) LIMIT 5000)) AS h
     GROUP BY m.server, m.name, h.key_hash),
   due AS (
@@ -126,15 +126,15 @@ AS $$
     CROSS JOIN LATERAL (
       (SELECT p.position, p.origin, p.blocked_by, p.partition_key, p.created_at AS since
        FROM outbox.events_pending AS p
-       WHERE p.available_at IS NULL AND (p.sink COLLATE "C", p.position) >= (m.name, 0)
-         AND (p.sink COLLATE "C", p.position) < (m.name, 9223372036854775807)
-       ORDER BY p.sink COLLATE "C", p.position LIMIT 5000)
+       WHERE p.available_at IS NULL AND (p.sink, p.position) >= (m.name, 0)
+         AND (p.sink, p.position) < (m.name, 9223372036854775807)
+       ORDER BY p.sink, p.position LIMIT 5000)
       UNION ALL
       (SELECT p.position, p.origin, p.blocked_by, p.partition_key, greatest(p.created_at, p.available_at)
        FROM outbox.events_pending AS p
        WHERE p.available_at IS NOT NULL AND p.blocked_by IS NULL
-         AND (p.sink, p.available_at) >= (m.name COLLATE "default", '-infinity')
-         AND (p.sink, p.available_at) <= (m.name COLLATE "default", statement_timestamp())
+         AND (p.sink, p.available_at) >= (m.name, '-infinity')
+         AND (p.sink, p.available_at) <= (m.name, statement_timestamp())
        ORDER BY p.sink, p.available_at, p.position LIMIT 5000)) AS e
     WHERE e.blocked_by IS NULL)
   SELECT d.server, count(h.position), min(d.since) FILTER (WHERE h.position IS NULL)
@@ -216,7 +216,7 @@ BEGIN
     SELECT n.server, NULL AS dropped, n.name,
            CASE WHEN elsewhere THEN 0 ELSE coalesce(s.low_watermark, 0) END AS low_watermark
     FROM outbox_internal.sink_names AS n LEFT JOIN outbox_internal.sink_bounds() AS s ON s.server = n.server
-    UNION ALL SELECT NULL, l, l COLLATE "C", 0 FROM unnest(lost) AS l),
+    UNION ALL SELECT NULL, l, l, 0 FROM unnest(lost) AS l),
   dead AS (SELECT * FROM outbox_internal.sink_dead_letters(all_names)),
   sample AS (
     SELECT e.sink,
@@ -241,18 +241,18 @@ BEGIN
              min(r.created_at) AS since,
              min(r.created_at) FILTER (WHERE r.blocked_by IS NULL) AS due_since
       FROM (SELECT e.created_at, e.blocked_by FROM outbox.events_pending AS e
-            WHERE e.available_at IS NULL AND (e.sink COLLATE "C", e.position) >= (n.name, n.low_watermark)
-              AND (e.sink COLLATE "C", e.position) < (n.name, 9223372036854775807)
-            ORDER BY e.sink COLLATE "C", e.position LIMIT counted) AS r) AS f),
+            WHERE e.available_at IS NULL AND (e.sink, e.position) >= (n.name, n.low_watermark)
+              AND (e.sink, e.position) < (n.name, 9223372036854775807)
+            ORDER BY e.sink, e.position LIMIT counted) AS r) AS f),
   -- The first one that can be delivered, of a sink whose counted events all wait for a failing one.
   ready_behind AS (
     SELECT n.name, f.created_at AS since
     FROM ready AS n CROSS JOIN LATERAL (
       SELECT r.created_at
       FROM (SELECT e.created_at, e.blocked_by FROM outbox.events_pending AS e
-            WHERE e.available_at IS NULL AND (e.sink COLLATE "C", e.position) >= (n.name, n.low_watermark)
-              AND (e.sink COLLATE "C", e.position) < (n.name, 9223372036854775807)
-            ORDER BY e.sink COLLATE "C", e.position LIMIT counted_apart) AS r
+            WHERE e.available_at IS NULL AND (e.sink, e.position) >= (n.name, n.low_watermark)
+              AND (e.sink, e.position) < (n.name, 9223372036854775807)
+            ORDER BY e.sink, e.position LIMIT counted_apart) AS r
       WHERE r.blocked_by IS NULL LIMIT 1) AS f
     WHERE n.due = 0 AND n.n = counted),
   timed AS (
@@ -268,8 +268,8 @@ BEGIN
              min(greatest(r.created_at, r.available_at)) FILTER (WHERE r.available_at <= at) AS due_since
       FROM (SELECT e.created_at, e.available_at, e.last_attempt_at FROM outbox.events_pending AS e
             WHERE e.available_at IS NOT NULL AND e.blocked_by IS NULL
-              AND (e.sink, e.available_at) >= (n.name COLLATE "default", '-infinity')
-              AND (e.sink, e.available_at) <= (n.name COLLATE "default", 'infinity')
+              AND (e.sink, e.available_at) >= (n.name, '-infinity')
+              AND (e.sink, e.available_at) <= (n.name, 'infinity')
             ORDER BY e.sink, e.available_at, e.position LIMIT counted) AS r) AS f),
   -- The first due one that has not failed, of a sink whose counted events with a time have all failed before.
   timed_behind AS (
@@ -277,8 +277,8 @@ BEGIN
     FROM timed AS n CROSS JOIN LATERAL (
       SELECT greatest(e.created_at, e.available_at) AS since FROM outbox.events_pending AS e
       WHERE e.available_at IS NOT NULL AND e.blocked_by IS NULL AND e.last_attempt_at IS NULL
-        AND (e.sink, e.available_at) >= (n.name COLLATE "default", '-infinity')
-        AND (e.sink, e.available_at) <= (n.name COLLATE "default", at)
+        AND (e.sink, e.available_at) >= (n.name, '-infinity')
+        AND (e.sink, e.available_at) <= (n.name, at)
       ORDER BY e.sink, e.available_at, e.position LIMIT 1) AS f
     WHERE n.since IS NULL AND n.n = counted),
   blocked AS MATERIALIZED (
@@ -300,7 +300,7 @@ BEGIN
              min(r.created_at) FILTER (WHERE r.last_attempt_at IS NOT NULL) AS since
       FROM (SELECT e.created_at, e.available_at, e.last_attempt_at, e.blocked_by FROM outbox.events_pending AS e
             WHERE (e.last_attempt_at IS NOT NULL OR e.redrive_late IS NOT NULL)
-              AND e.sink = n.name COLLATE "default"
+              AND e.sink = n.name
             ORDER BY e.sink, hashtextextended(e.partition_key, 0), e.position LIMIT counted) AS r) AS f),
   counts AS (
     SELECT n.server, n.dropped,

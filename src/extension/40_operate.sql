@@ -86,7 +86,7 @@ AS $$
   CROSS JOIN LATERAL (
     SELECT e.last_error, e.last_attempt_at
     FROM (SELECT p.last_error, p.last_attempt_at FROM outbox.events_pending AS p
-          WHERE p.last_attempt_at IS NOT NULL AND p.blocked_by IS NULL AND p.sink = n.name COLLATE "default"
+          WHERE p.last_attempt_at IS NOT NULL AND p.blocked_by IS NULL AND p.sink = n.name
             AND p.origin = (SELECT l.origin FROM outbox.library() AS l)
           LIMIT 1000) AS e
     ORDER BY e.last_attempt_at DESC NULLS LAST LIMIT 1) AS f

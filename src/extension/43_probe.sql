@@ -33,8 +33,8 @@ BEGIN
           UNION ALL
           (SELECT e.id, e.aggregate_type, e.event_type, CASE WHEN NOT by_type THEN e.id END
            FROM outbox.events_pending AS e
-           WHERE e.available_at IS NULL AND e.sink COLLATE "C" = name COLLATE "C"
-           ORDER BY e.sink COLLATE "C", e.position LIMIT most)) AS f
+           WHERE e.available_at IS NULL AND e.sink = name
+           ORDER BY e.sink, e.position LIMIT most)) AS f
     LIMIT 200
   LOOP
     BEGIN

@@ -45,7 +45,7 @@ AS $$
            coalesce((SELECT o.option_value::boolean FROM pg_options_to_table(s.srvoptions) AS o
                      WHERE o.option_name = 'ordered'), true) AS ordered
     FROM outbox.events_pending AS e
-    JOIN outbox_internal.sink_names AS n ON n.name = e.sink COLLATE "C"
+    JOIN outbox_internal.sink_names AS n ON n.name = e.sink
     JOIN pg_foreign_server AS s ON s.oid = n.server
     WHERE e.position = story_claim_waits_for.pending),
   cause (n, said) AS (

@@ -135,13 +135,13 @@ BEGIN
       SELECT f.place FROM outbox_internal.sink_names AS n CROSS JOIN LATERAL (
         SELECT e.place
         FROM (SELECT p.ctid AS place, p.blocked_by FROM outbox.events_pending AS p
-              WHERE p.available_at IS NULL AND p.sink COLLATE "C" = n.name
-              ORDER BY p.sink COLLATE "C", p.position LIMIT 10000) AS e
+              WHERE p.available_at IS NULL AND p.sink = n.name
+              ORDER BY p.sink, p.position LIMIT 10000) AS e
         WHERE e.blocked_by IS NULL LIMIT most) AS f
       UNION ALL
       SELECT f.place FROM outbox_internal.sink_names AS n CROSS JOIN LATERAL (
         SELECT e.ctid AS place FROM outbox.events_pending AS e
-        WHERE e.available_at IS NOT NULL AND e.blocked_by IS NULL AND e.sink = n.name COLLATE "default"
+        WHERE e.available_at IS NOT NULL AND e.blocked_by IS NULL AND e.sink = n.name
           AND e.available_at <= clock_timestamp()
         ORDER BY e.sink, e.available_at, e.position LIMIT most) AS f
       UNION ALL

@@ -62,8 +62,8 @@ AS $$
   CROSS JOIN LATERAL (
     SELECT e.id, e.sink, e.available_at FROM outbox.events_pending AS e
     WHERE e.available_at IS NOT NULL AND e.blocked_by IS NULL
-      AND (e.sink, e.available_at) > (n.name COLLATE "default", doctor_far_ahead.since)
-      AND (e.sink, e.available_at) <= (n.name COLLATE "default", 'infinity')
+      AND (e.sink, e.available_at) > (n.name, doctor_far_ahead.since)
+      AND (e.sink, e.available_at) <= (n.name, 'infinity')
     ORDER BY e.sink DESC, e.available_at DESC, e.position DESC LIMIT 1) AS f
 $$;
 COMMENT ON FUNCTION outbox_internal.doctor_far_ahead(timestamptz) IS
@@ -82,22 +82,22 @@ AS $$
     SELECT f.created_at FROM names AS n CROSS JOIN LATERAL (
       SELECT e.created_at FROM outbox.events_pending AS e
       WHERE e.available_at IS NULL
-        AND (e.sink COLLATE "C", e.position) >= (n.name, n.low_watermark)
-        AND (e.sink COLLATE "C", e.position) < (n.name, 9223372036854775807)
-      ORDER BY e.sink COLLATE "C", e.position LIMIT 1) AS f
+        AND (e.sink, e.position) >= (n.name, n.low_watermark)
+        AND (e.sink, e.position) < (n.name, 9223372036854775807)
+      ORDER BY e.sink, e.position LIMIT 1) AS f
     UNION ALL
     SELECT l.created_at FROM names AS n CROSS JOIN LATERAL (
       SELECT e.created_at FROM outbox.events_pending AS e
       WHERE e.available_at IS NULL
-        AND (e.sink COLLATE "C", e.position) >= (n.name, n.low_watermark)
-        AND (e.sink COLLATE "C", e.position) < (n.name, 9223372036854775807)
-      ORDER BY e.sink COLLATE "C" DESC, e.position DESC LIMIT 1) AS l
+        AND (e.sink, e.position) >= (n.name, n.low_watermark)
+        AND (e.sink, e.position) < (n.name, 9223372036854775807)
+      ORDER BY e.sink DESC, e.position DESC LIMIT 1) AS l
     UNION ALL
     SELECT t.created_at FROM names AS n CROSS JOIN LATERAL (
       SELECT e.created_at FROM outbox.events_pending AS e
       WHERE e.available_at IS NOT NULL AND e.blocked_by IS NULL
-        AND (e.sink, e.available_at) >= (n.name COLLATE "default", '-infinity')
-        AND (e.sink, e.available_at) <= (n.name COLLATE "default", 'infinity')
+        AND (e.sink, e.available_at) >= (n.name, '-infinity')
+        AND (e.sink, e.available_at) <= (n.name, 'infinity')
       ORDER BY e.sink, e.available_at, e.position LIMIT 1) AS t)
   SELECT ends.created_at FROM ends WHERE ends.created_at > doctor_ahead.since
 $$;
@@ -279,7 +279,13 @@ BEGIN
               'events change places or stay behind.';
     hint := 'ALTER SEQUENCE outbox.events_position AS bigint '
             'INCREMENT BY 10001 MINVALUE 1 NO MAXVALUE CACHE 1 NO CYCLE;';
-  ELSIF example.highest > coalesce(example.last_value + 10000, 0) THEN
+  ELSIF example.last_value > 4611686018427387903 THEN
+    status := 'error';
+    detail := format('The sequence outbox.events_position was set to %s, beyond the last position: '
+                     'nothing can be enqueued.', example.last_value);
+    hint := format('SELECT setval(''outbox.events_position'', %s);',
+                   least(coalesce(example.highest, 1), 4611686018427387903 - 1000000) + 1000000);
+  ELSIF example.highest > coalesce(example.last_value::numeric + 10000, 0) THEN
     -- The 10000 positions after the last one belong to further rows of its event.
     status := 'error';
     detail := format('The sequence outbox.events_position was set back to %s, while an event has the position %s. '
@@ -341,7 +347,7 @@ AS $$
         FROM (SELECT f.* FROM outbox_internal.sink_names AS n CROSS JOIN LATERAL (
                 SELECT p.sink, p.id, p.attempts, p.available_at, p.last_error, p.position, p.origin
                 FROM outbox.events_pending AS p
-                WHERE p.last_attempt_at IS NOT NULL AND p.sink = n.name COLLATE "default" LIMIT 1000) AS f) AS e
+                WHERE p.last_attempt_at IS NOT NULL AND p.sink = n.name LIMIT 1000) AS f) AS e
         UNION ALL
         SELECT f.sink, NULL, f.id, f.attempts, NULL, f.last_error, true, f.position, f.origin
         FROM (SELECT h.position FROM holding AS h LIMIT 10000) AS k

@@ -60,6 +60,10 @@ BEGIN
               '-- a trigger or constraint of your own on outbox.events and its partitions refuses what the worker '
               'writes, unless the error says otherwise. They are recorded by themselves when the cause is gone; '
               'a restart before that sends them again';
+      IF EXISTS (SELECT FROM outbox_internal.unwritable_tables()) THEN
+        hint := '-- see check publications. They are recorded by themselves when the cause is gone; a restart before '
+                'that sends them again';
+      END IF;
     ELSIF s.stop_state = 'paused' THEN
       status := 'warning';
       detail := format('%s has been paused since %s by %s: %s.', s.name, s.since, s.stopped_by,

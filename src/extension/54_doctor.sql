@@ -177,10 +177,11 @@ DECLARE
   locked boolean := false;
 BEGIN
   FOREACH part IN ARRAY ARRAY['library', 'worker', 'sessions', 'locks', 'row_locks', 'transactions', 'events',
-                              'sinks', 'upkeep', 'secrets'] LOOP
-    CONTINUE WHEN pg_is_in_recovery() AND part IN ('sessions', 'locks', 'row_locks', 'transactions', 'upkeep');
+                              'sinks', 'tables', 'upkeep', 'secrets', 'publications'] LOOP
+    CONTINUE WHEN pg_is_in_recovery() AND part IN ('sessions', 'locks', 'row_locks', 'transactions', 'upkeep',
+                                                     'publications');
     -- These parts read the tables. They are left out while a session has an exclusive lock on one, or waits for it.
-    IF part IN ('row_locks', 'events', 'sinks') AND NOT locked THEN
+    IF part IN ('row_locks', 'events', 'sinks', 'publications') AND NOT locked THEN
       locked := EXISTS (SELECT FROM pg_locks AS l
                         JOIN pg_class AS c ON c.oid = l.relation
                           AND c.relnamespace IN ('outbox'::regnamespace, 'outbox_internal'::regnamespace)
@@ -190,7 +191,7 @@ BEGIN
                           AND c.relname !~ '^events_sent_');
     END IF;
     BEGIN
-      IF part IN ('row_locks', 'events', 'sinks') AND locked THEN
+      IF part IN ('row_locks', 'events', 'sinks', 'publications') AND locked THEN
         RAISE lock_not_available;
       END IF;
       RETURN QUERY EXECUTE format(

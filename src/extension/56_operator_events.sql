@@ -3,8 +3,8 @@
 -- fails cannot make events about its events.
 
 CREATE TABLE IF NOT EXISTS outbox_internal.conditions (
-  sink text NOT NULL,
-  what text NOT NULL,
+  sink text COLLATE "C" NOT NULL,
+  what text COLLATE "C" NOT NULL,
   since timestamptz,
   told_at timestamptz,
   n bigint,
@@ -77,7 +77,7 @@ AS $$
   FROM outbox_internal.sink_names AS n CROSS JOIN LATERAL (
     SELECT r.position, r.created_at
     FROM (SELECT p.* FROM outbox.events_pending AS p
-          WHERE (p.last_attempt_at IS NOT NULL OR p.redrive_late IS NOT NULL) AND p.sink = n.name COLLATE "default"
+          WHERE (p.last_attempt_at IS NOT NULL OR p.redrive_late IS NOT NULL) AND p.sink = n.name
           LIMIT 1000) AS r
     WHERE r.last_attempt_at IS NOT NULL AND r.blocked_by IS NULL
     ORDER BY r.position LIMIT 1) AS f
@@ -91,7 +91,7 @@ LANGUAGE sql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET jit = off
 AS $$
   SELECT EXISTS (SELECT FROM outbox.events_pending AS p
-                 WHERE p.available_at IS NULL AND p.sink COLLATE "C" = has_late_event.sink
+                 WHERE p.available_at IS NULL AND p.sink = has_late_event.sink
                    AND p.blocked_by IS NULL AND p.event_type NOT LIKE 'outbox.%'
                    AND p.created_at < has_late_event.due_before)
       OR EXISTS (SELECT FROM outbox.events_pending AS p
@@ -112,7 +112,7 @@ AS $$
   FROM (SELECT n.name, coalesce(k.n, 0) AS counted,
                least(k.since, new_dead_letters.at - new_dead_letters.margin) AS since
         FROM outbox_internal.sink_names AS n
-        LEFT JOIN outbox_internal.conditions AS k ON k.sink = n.name COLLATE "default" AND k.what = 'dead_letters'
+        LEFT JOIN outbox_internal.conditions AS k ON k.sink = n.name AND k.what = 'dead_letters'
         WHERE k.told_at IS NULL OR k.told_at <= new_dead_letters.at - new_dead_letters.bound) AS s
   CROSS JOIN LATERAL (
     SELECT count(*) AS n,
@@ -120,7 +120,7 @@ AS $$
            count(*) FILTER (WHERE f.last_attempt_at > new_dead_letters.at - new_dead_letters.margin) AS recent,
            (array_agg(f.last_error ORDER BY f.last_attempt_at DESC))[1] AS error
     FROM outbox.events_failed AS f
-    WHERE f.sink = s.name COLLATE "default" AND f.last_attempt_at > s.since AND f.event_type NOT LIKE 'outbox.%') AS f
+    WHERE f.sink = s.name AND f.last_attempt_at > s.since AND f.event_type NOT LIKE 'outbox.%') AS f
 $$;
 COMMENT ON FUNCTION outbox_internal.new_dead_letters(timestamptz, interval, interval) IS
   'Part of operator events: for each sink of which none was told within the bound, how many dead letters are new '
@@ -158,7 +158,7 @@ BEGIN
   END IF;
   FOR c IN
     WITH seen AS MATERIALIZED (
-      SELECT s.name::text COLLATE "default" AS sink, s.state, s.last_error, s.pending, s.delivered, s.stats_since,
+      SELECT s.name::text AS sink, s.state, s.last_error, s.pending, s.delivered, s.stats_since,
              f.position AS event,
              s.state IN ('circuit open', 'misconfigured', 'recording fails', 'degraded') AS is_down,
              s.state LIKE 'disabled%' OR s.state IN ('paused', 'dropped') AS is_stopped,

@@ -5,7 +5,7 @@
 
 CREATE TABLE IF NOT EXISTS outbox.processed_events (
   event_id uuid NOT NULL,
-  handler text NOT NULL,
+  handler text COLLATE "C" NOT NULL,
   id_time timestamptz NOT NULL,
   processed_at timestamptz NOT NULL DEFAULT pg_catalog.now()
 ) PARTITION BY RANGE (id_time);

@@ -95,3 +95,30 @@ def test_cached_values_are_not_drawn_behind_others(db, receiver):
     hint = db.doctor("positions")[2]
     db.sql(hint)
     assert db.doctor("positions")[0] == "ok"
+
+
+@pytest.mark.parametrize("ahead", [2**63 - 1, 2**63 - 20_000, 2**63 - 2_000_000_000_000, 2**62 + 1])
+def test_a_sequence_that_was_set_far_ahead_is_refused_until_it_is_set_back(db, receiver, ahead):
+    """Nothing remembers the number, and the doctor has the statement that sets it back."""
+    db.webhook_sink("crm", receiver, SECRET)
+    before = db.enqueue("Order", "1")
+    wait_until(lambda: len(receiver.accepted()) == 1, 20, "the first event")
+    db.sql(f"SELECT setval('{SEQUENCE}', {ahead})")
+    for _ in range(3):
+        with pytest.raises((psycopg.errors.NumericValueOutOfRange, psycopg.errors.SequenceGeneratorLimitExceeded)):
+            db.enqueue("Order", "1")
+    status, detail, hint = db.doctor("positions")
+    assert status == "error" and "beyond the last position" in detail
+    db.sql(hint)
+    assert db.doctor("positions")[0] == "ok"
+    with db.connect() as other:
+        after = [db.enqueue("Order", "1"), str(other.execute("SELECT outbox.enqueue('Order', 1, 'after', '{}')").fetchone()[0])]
+    wait_until(lambda: [d.id for d in receiver.accepted()] == [before, *after], 20, "the events, in order")
+
+
+def test_the_hint_for_a_sequence_that_was_set_far_ahead_passes_waiting_events(db):
+    waiting = [db.enqueue("Order", "1") for _ in range(3)]
+    db.sql(f"SELECT setval('{SEQUENCE}', {2**63 - 20_000})")
+    db.sql(db.doctor("positions")[2])
+    waiting += [db.enqueue("Order", "1") for _ in range(3)]
+    assert [str(event) for event, in db.sql("SELECT id FROM outbox.events ORDER BY position")] == waiting

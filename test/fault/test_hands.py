@@ -299,7 +299,8 @@ def test_a_lock_on_the_table_is_told_once(db, hook, pg):
 def make_pending_anew(db) -> None:
     """Replaces the partition of pending events by one with another order of columns."""
     columns = db.value("""
-        SELECT string_agg(format('%I %s %s', attname, format_type(atttypid, atttypmod), CASE WHEN attnotnull THEN 'NOT NULL' END), ', ' ORDER BY attnum DESC)
+        SELECT string_agg(format('%I %s %s %s', attname, format_type(atttypid, atttypmod),
+          CASE WHEN attcollation <> 0 THEN 'COLLATE ' || attcollation::regcollation END, CASE WHEN attnotnull THEN 'NOT NULL' END), ', ' ORDER BY attnum DESC)
         FROM pg_attribute WHERE attrelid = 'outbox.events_pending'::regclass AND attnum > 0 AND NOT attisdropped""")
     constraints = db.sql("SELECT conname, pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid = 'outbox.events_pending'::regclass AND contype IN ('p', 'u')")
     indexes = [row[0] for row in db.sql("SELECT pg_get_indexdef(indexrelid) FROM pg_index WHERE indrelid = 'outbox.events_pending'::regclass"
@@ -312,8 +313,8 @@ def make_pending_anew(db) -> None:
             person.execute(f"ALTER TABLE public.events_pending ADD CONSTRAINT {name} {definition}")
         for definition in indexes:
             person.execute(definition.replace(" ON outbox.", " ON public."))
-        person.execute("ALTER TABLE outbox.events DETACH PARTITION outbox.events_pending")
         person.execute("ALTER EXTENSION outbox DROP TABLE outbox.events_pending")
+        person.execute("ALTER TABLE outbox.events DETACH PARTITION outbox.events_pending")
         person.execute("DROP TABLE outbox.events_pending")
         person.execute("ALTER TABLE public.events_pending SET SCHEMA outbox")
         person.execute(f"ALTER TABLE outbox.events ATTACH PARTITION outbox.events_pending {bound}")

@@ -131,6 +131,30 @@ def test_it_is_told(db, sinks):
     assert db.doctor("sink bad")[0] != "error"
 
 
+@pytest.mark.parametrize("before, of, told, cure", [
+    ("", "TABLE outbox.events WHERE (status = 'PENDING')", "Column used in the publication WHERE expression is not part of the replica identity.",
+     "ALTER PUBLICATION mine SET (publish = 'insert')"),
+    ("", "TABLE outbox.events (id, payload)", "Column list used by the publication does not cover the replica identity.", "DROP PUBLICATION mine"),
+    ("ALTER TABLE outbox.events_pending REPLICA IDENTITY NOTHING", "ALL TABLES", "To enable deleting from the table, set REPLICA IDENTITY", None),
+], ids=["filter", "columns", "no identity"])
+def test_a_publication_is_named(db, sinks, before, of, told, cure):
+    """PostgreSQL refuses every DELETE. Its DETAIL or HINT names the cause, and the doctor the publication."""
+    bad, _ = sinks
+    if before:
+        db.sql(before)
+    db.sql(f"CREATE PUBLICATION mine FOR {of} WITH (publish_via_partition_root = {'true' if cure else 'false'})")
+    enqueue(db, "Bad", 1, 3)
+    wait_until(lambda: db.state("bad") == "recording fails", 20, lambda: f"the state, not {db.state('bad')}")
+    status, detail, hint = db.doctor("sink bad")
+    assert status == "error" and told in detail and "check publications" in hint, (detail, hint)
+    rows = db.sql("SELECT status, detail, hint FROM outbox.doctor() WHERE \"check\" = 'publications' AND detail LIKE '%%events_pending%%'")
+    assert [(status, "the publication mine: " in detail) for status, detail, _ in rows] == [("error", True)], rows
+    db.sql(cure or rows[0][2])
+    wait_until(lambda: db.pending() == 0, 100, lambda: f"the recording of {db.pending()}")
+    assert db.doctor("publications")[0] == "ok"
+    assert len(bad.deliveries) == 3, "nothing is sent twice"
+
+
 def test_a_row_that_a_trigger_keeps_is_not_taken_for_recorded(db, sinks):
     """A BEFORE DELETE trigger that returns NULL."""
     bad, _ = sinks

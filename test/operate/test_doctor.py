@@ -14,7 +14,7 @@ from outbox_rig.receiver import HANG, OK, SECRET, status
 from outbox_rig.traffic import Traffic
 
 CHECKS = ["preload", "version", "librdkafka", "worker", "standby", "locks", "row locks", "transactions", "prepared", "horizon", "routes", "lost sink",
-          "origin", "clock", "positions", "dead letters", "sink crm", "retention", "vacuum", "secrets"]
+          "origin", "clock", "positions", "dead letters", "sink crm", "tables", "collation", "retention", "vacuum", "secrets", "publications"]
 
 
 def test_a_healthy_database(receiver, db):

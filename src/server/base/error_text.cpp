@@ -23,6 +23,28 @@ void copy_error(char *to, size_t size, const char *error) {
   memcpy(to + kept, MARK, sizeof(MARK));
 }
 
+/* PostgreSQL's own, which name columns, publications and settings at most. */
+static bool is_about_a_table(int code) {
+  const int category = ERRCODE_TO_CATEGORY(code);
+
+  return category == ERRCODE_TO_CATEGORY(ERRCODE_SYNTAX_ERROR_OR_ACCESS_RULE_VIOLATION) ||
+         category == ERRCODE_TO_CATEGORY(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE);
+}
+
+void copy_server_error(char *to, size_t size, const ErrorData *error) {
+  const char *message = error->message ? error->message : "";
+  const char *detail = error->detail, *hint = error->hint;
+
+  if (!is_about_a_table(error->sqlerrcode) || (detail == NULL && hint == NULL)) {
+    copy_error(to, size, message);
+    return;
+  }
+  char *whole = psprintf("%s%s%s%s%s", message, detail ? ": " : "", detail ? detail : "", hint ? " Hint: " : "",
+                         hint ? hint : "");
+  copy_error(to, size, whole);
+  pfree(whole);
+}
+
 void library_text(char *text) {
   if (GetDatabaseEncoding() == PG_UTF8)
     return;

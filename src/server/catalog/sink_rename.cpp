@@ -31,7 +31,7 @@ static const char *const LOCK_TIMEOUT = "5s"; /* unless the session has a lock_t
 /* The pending rows whose sink is $1: three parts, because each has an index. */
 #define PENDING_ROWS(columns)                                                                                        \
   "SELECT " columns " FROM outbox.events_pending AS e WHERE e.available_at IS NULL "                                 \
-  "AND e.sink COLLATE pg_catalog.\"C\" OPERATOR(pg_catalog.=) $1 UNION ALL "                                         \
+  "AND e.sink OPERATOR(pg_catalog.=) $1 UNION ALL "                                                                  \
   "SELECT " columns " FROM outbox.events_pending AS e WHERE e.available_at IS NOT NULL AND e.blocked_by IS NULL "    \
   "AND e.sink OPERATOR(pg_catalog.=) $1 UNION ALL "                                                                  \
   "SELECT " columns " FROM outbox.events_pending AS e WHERE e.available_at IS NOT NULL "                             \

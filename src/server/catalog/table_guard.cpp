@@ -1,7 +1,7 @@
 /*
  * table_guard.cpp: triggers on the extension's tables must belong to the owner of outbox.events. Workers once ran
- * as the bootstrap superuser, and a holder of the TRIGGER right could become superuser by a trigger. Rules and
- * columns are refused for everybody.
+ * as the bootstrap superuser, and a holder of the TRIGGER right could become superuser by a trigger. Rules are
+ * refused for everybody.
  */
 #include "server/catalog/table_guard.h"
 
@@ -95,19 +95,6 @@ static void check_sequence(Oid sequence) {
                             (int)POSITION_STEP)));
 }
 
-/* Rows move between partitions, and are copied for further sinks, by lists of columns. A list that followed the table
- * would also have to decide what a redrive and a replay do with a column that the extension does not know. */
-static void refuse_column(Oid table) {
-  if (creating_extension || !is_ours(table) || strcmp(get_rel_name(table), "events") != 0)
-    return;
-  ereport(ERROR,
-          (errcode(ERRCODE_FEATURE_NOT_SUPPORTED), errmsg("a column cannot be added to outbox.events"),
-           errdetail("Its values would be lost when an event becomes SENT or FAILED, is redriven, or is copied "
-                     "for further sinks."),
-           errhint("Put what consumers need into headers or payload, and what only you need into a table of "
-                   "your own with the event's id.")));
-}
-
 /* A rule's statements run within the extension's own, where triggers cannot tell them from those (own_change.h): what
  * they change would not be read again. A view has the rule that PostgreSQL gives it. */
 static void refuse_rule(Oid rule) {
@@ -123,13 +110,11 @@ static void refuse_rule(Oid rule) {
        errhint("Use a trigger.")));
 }
 
-void table_guard(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id) {
+void table_guard(ObjectAccessType access, Oid class_id, Oid object_id) {
   if (access == OAT_POST_CREATE && class_id == TriggerRelationId)
     check_trigger(object_id);
   else if (access == OAT_POST_CREATE && class_id == RewriteRelationId)
     refuse_rule(object_id);
-  else if (access == OAT_POST_CREATE && class_id == RelationRelationId && sub_id > 0)
-    refuse_column(object_id);
   else if (access == OAT_POST_ALTER && class_id == RelationRelationId) {
     check_owner(object_id);
     check_sequence(object_id);

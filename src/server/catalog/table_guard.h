@@ -12,6 +12,6 @@ extern "C" {
 }
 
 /* From the object access hook. Raises an error for a change of the position sequence that would break the order of
- * positions, for triggers and foreign keys that another role than the owner creates, for a new owner that is no
- * superuser, and for a new column of outbox.events, whose value would be lost when an event changes its partition. */
-void table_guard(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id);
+ * positions, for triggers and foreign keys that another role than the owner creates, and for a new owner that is no
+ * superuser. */
+void table_guard(ObjectAccessType access, Oid class_id, Oid object_id);

@@ -33,6 +33,7 @@ extern "C" {
 #include "server/base/sql_function.h"
 #include "server/catalog/kind_library.h"
 #include "server/catalog/sink_ddl.h"
+#include "server/catalog/definition_guard.h"
 #include "server/catalog/table_guard.h"
 #include "server/shmem/wake.h"
 #include "server/storage/sql.h"
@@ -180,7 +181,8 @@ static void on_object_access(ObjectAccessType access, Oid class_id, Oid object_i
   if (access == OAT_POST_CREATE && class_id == UserMappingRelationId)
     refuse_private_mapping(object_id);
   sink_ddl_note(access, class_id, object_id);
-  table_guard(access, class_id, object_id, sub_id);
+  table_guard(access, class_id, object_id);
+  definition_guard(access, class_id, object_id, sub_id, arg);
 }
 
 void wrappers_init(void) {

@@ -18,6 +18,10 @@ extern "C" {
 #include "server/shmem/shared_state.h"
 #include "server/storage/owner_sql.h"
 
+/* Positions above are refused, whoever gives or draws them. Half of the range is left, so that no sum of a position
+ * and a margin overflows. At a million events a second this one is drawn after fourteen years. */
+static const int64 LAST_POSITION = PG_INT64_MAX / 2;
+
 /* Positions of this sequence up to this one have been drawn, or belong to one that was. */
 static Oid known_sequence;
 static int64 known_drawn;
@@ -36,7 +40,7 @@ static int64 last_drawn(Oid sequence) {
   fcinfo->args[0].value = ObjectIdGetDatum(sequence);
   fcinfo->args[0].isnull = false;
   Datum last = pg_sequence_last_value(fcinfo);
-  return fcinfo->isnull ? 0 : position_last_of(DatumGetInt64(last));
+  return fcinfo->isnull ? 0 : position_last_of(Min(DatumGetInt64(last), LAST_POSITION));
 }
 
 /* As the owner: PostgreSQL 15 to 17 refuse to tell it to a role without a right on the sequence. */
@@ -87,14 +91,29 @@ static pg_atomic_uint64 *highest_drawn(Oid sequence) {
   return &own_highest;
 }
 
+/* A position that far ahead would be remembered, and all later ones would have to be above it. So it is neither used
+ * nor remembered: when the sequence is set back, nothing has happened. */
+static int64 draw(Oid sequence) {
+  const int64 position = nextval_internal(sequence, false);
+
+  if (position > LAST_POSITION)
+    ereport(ERROR,
+            (errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
+             errmsg("the sequence outbox.events_position is at " INT64_FORMAT ", beyond the last position", position),
+             errdetail("Positions go up to " INT64_FORMAT ". Somebody has set the sequence ahead.", LAST_POSITION),
+             errhint("The check \"positions\" of outbox.doctor() has the statement that sets it back.")));
+  return position;
+}
+
 /* The sequence may have been set back while nothing knew its positions: so those in the table count. Normally none is
  * above a position that was just drawn, so dead rows below it are not read. */
 static pg_atomic_uint64 *learn_highest(Oid sequence, int64 above) {
-  static Statement read_highest = make_statement<INT8OID>(
+  static Statement read_highest = make_statement<INT8OID, INT8OID>(
       "SELECT pg_catalog.max(position) FROM (SELECT (SELECT pg_catalog.max(position) FROM outbox.events_pending "
-      "WHERE position OPERATOR(pg_catalog.>) $1) AS position UNION ALL SELECT (SELECT pg_catalog.max(position) "
-      "FROM outbox.events_failed WHERE position OPERATOR(pg_catalog.>) $1)) AS highest");
-  Datum values[] = {Int64GetDatum(above)};
+      "WHERE position OPERATOR(pg_catalog.>) $1 AND position OPERATOR(pg_catalog.<=) $2) AS position UNION ALL "
+      "SELECT (SELECT pg_catalog.max(position) FROM outbox.events_failed "
+      "WHERE position OPERATOR(pg_catalog.>) $1 AND position OPERATOR(pg_catalog.<=) $2)) AS highest");
+  Datum values[] = {Int64GetDatum(above), Int64GetDatum(LAST_POSITION)};
   pg_atomic_uint64 *highest = highest_drawn(sequence);
 
   if (pg_atomic_read_u64(highest) > 0)
@@ -121,13 +140,13 @@ int64 position_draw(void) {
   Oid sequence = outbox_sequence_oid();
 
   (void)GetTopTransactionId();
-  int64 position = nextval_internal(sequence, false);
+  int64 position = draw(sequence);
   pg_atomic_uint64 *highest = learn_highest(sequence, position);
   for (bool again = false; position <= (int64)pg_atomic_read_u64(highest); again = true) {
     int64 drawn = (int64)pg_atomic_read_u64(highest);
     if (again && was_set_back(sequence, drawn))
       advance_sequence(sequence, drawn);
-    position = nextval_internal(sequence, false);
+    position = draw(sequence);
   }
   raise_highest(highest, position_last_of(position));
   note_drawn(sequence, position_last_of(position));
@@ -139,10 +158,10 @@ void position_keep(int64 given) {
 
   if (known_sequence == sequence && given <= known_drawn)
     return;
-  if (given < 1 || given > PG_INT64_MAX / 2)
+  if (given < 1 || given > LAST_POSITION)
     ereport(ERROR,
             (errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE), errmsg("position " INT64_FORMAT " is out of range", given),
-             errdetail("Positions go from 1 to " INT64_FORMAT ".", PG_INT64_MAX / 2),
+             errdetail("Positions go from 1 to " INT64_FORMAT ".", LAST_POSITION),
              errhint("Leave the position out: the server draws it.")));
   advance_sequence(sequence, given);
 }

@@ -6,6 +6,7 @@
 #include "server/hooks/database_ddl.h"
 
 #include "server/base/fault_point.h"
+#include "server/catalog/definition_guard.h"
 #include "server/catalog/sink_ddl.h"
 #include "server/hooks/extension_drop.h"
 #include "server/hooks/restored_day.h"
@@ -101,6 +102,7 @@ static void process_utility(PlannedStmt *planned, const char *query, bool read_o
     database_changed = true;
     stop_workers_and_wait(database);
   }
+  definition_guard_statement(planned->utilityStmt);
   if (restored_day_concerns(planned->utilityStmt))
     restored_day_make_room(planned->utilityStmt);
   const DroppedEvents dropped = extension_drop_count(planned->utilityStmt);

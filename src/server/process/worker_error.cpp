@@ -61,7 +61,7 @@ dispatch::Fault worker_failed(WorkerTask task, Moment now, bool (*is_of_one_row)
   bool moved = ERRCODE_TO_CATEGORY(code) == ERRCODE_TO_CATEGORY(ERRCODE_T_R_SERIALIZATION_FAILURE);
   bool ending = code == ERRCODE_QUERY_CANCELED && ShutdownRequestPending;
 
-  copy_error(last_error, sizeof(last_error), error->message ? error->message : "");
+  copy_server_error(last_error, sizeof(last_error), error);
   dispatch::Fault fault = !error_is_of_rows(code)                            ? dispatch::Fault::OF_SERVER
                           : is_of_one_row && is_of_one_row(last_error, code) ? dispatch::Fault::OF_ONE_ROW
                                                                              : dispatch::Fault::OF_ROWS;
