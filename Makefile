@@ -69,11 +69,15 @@ src/delivery/%.o: src/delivery/%.cpp
 src/server/base/library_version.o: outbox.control
 
 # Not to be run by hand: psql leaves at the first line. A script that was begun and not finished is not left behind.
-make_script = { printf '\\echo Use "%s" to load this file. \\quit\n' '$(1)'; sed 's/@VERSION@/$(OUTBOX_VERSION)/g' $^; } > $@.part && mv $@.part $@
-outbox--$(OUTBOX_VERSION).sql: $(SCRIPT_PARTS)
+# @READS_BY_INDEX@ becomes the planner's settings of PLANS, as clauses of CREATE FUNCTION.
+PLANS = src/server/storage/plan_settings.h
+reads_by_index = sed -n 's/^ *X(\([a-z_]*\), [a-z_]*, \([a-z0-9_]*\), .*/SET \1 = \2/p' $(PLANS) | paste -s -d ' '
+make_script = { printf '\\echo Use "%s" to load this file. \\quit\n' '$(1)'; \
+  sed -e 's/@VERSION@/$(OUTBOX_VERSION)/g' -e "s/@READS_BY_INDEX@/`$(reads_by_index)`/" $(filter %.sql,$^); } > $@.part && mv $@.part $@
+outbox--$(OUTBOX_VERSION).sql: $(SCRIPT_PARTS) $(PLANS)
 	@$(call make_script,CREATE EXTENSION outbox)
 .SECONDEXPANSION:
-$(UPGRADES:%=outbox--%.sql): outbox--%.sql: src/extension/upgrade/$$*/before.sql $(SCRIPT_PARTS) src/extension/upgrade/$$*/after.sql
+$(UPGRADES:%=outbox--%.sql): outbox--%.sql: src/extension/upgrade/$$*/before.sql $(SCRIPT_PARTS) src/extension/upgrade/$$*/after.sql $(PLANS)
 	@$(call make_script,ALTER EXTENSION outbox UPDATE)
 
 # pg_regress writes where it is told, and does not make the folders.

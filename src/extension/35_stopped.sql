@@ -112,6 +112,7 @@ COMMENT ON FUNCTION outbox_internal.forget_crashes(oid) IS
 
 CREATE OR REPLACE FUNCTION outbox.resume(sink text) RETURNS boolean
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+@READS_BY_INDEX@
 AS $$
 DECLARE
   was text;

@@ -34,6 +34,7 @@ COMMENT ON COLUMN outbox.leases.positions IS 'The positions of these events.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.other_leases(server oid, ordered boolean) RETURNS timestamptz
 LANGUAGE sql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+@READS_BY_INDEX@
 AS $$
   SELECT max(l.lease_until) FROM outbox.leases AS l
   WHERE l.server = other_leases.server AND l.ordered = NOT other_leases.ordered

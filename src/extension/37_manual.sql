@@ -55,6 +55,7 @@ CREATE OR REPLACE FUNCTION outbox_internal.move_to_failed(
   event bigint, attempts integer, error text, failed_at timestamptz, overtaken_by bigint
 ) RETURNS void
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+@READS_BY_INDEX@
 AS $$
   WITH gone AS (DELETE FROM outbox.events_pending AS e WHERE e.position = event RETURNING e.*)
   INSERT INTO outbox.events (
@@ -75,7 +76,7 @@ CREATE OR REPLACE FUNCTION outbox_internal.record_failure(
   caller oid, token uuid, id uuid, error text, retry_in interval, give_up boolean, unreadable bigint DEFAULT NULL
 ) RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan
+@READS_BY_INDEX@
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -190,7 +191,7 @@ COMMENT ON FUNCTION outbox_internal.due_since(timestamptz, timestamptz, timestam
 
 CREATE OR REPLACE FUNCTION outbox_internal.ack_for(caller oid, token uuid, ids uuid[]) RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan
+@READS_BY_INDEX@ SET enable_hashjoin = off SET enable_mergejoin = off
 AS $$
 #variable_conflict use_column
 DECLARE

@@ -199,8 +199,7 @@ COMMENT ON FUNCTION outbox_internal.lease_events(oid, text, integer, interval, u
 CREATE OR REPLACE FUNCTION outbox_internal.claim_for(caller oid, sink text, "limit" integer, lease interval)
 RETURNS SETOF record
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 100 SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET enable_nestloop = off SET jit = off
-SET plan_cache_mode = force_generic_plan
+@READS_BY_INDEX@ SET enable_nestloop = off
 AS $$
 #variable_conflict use_column
 DECLARE

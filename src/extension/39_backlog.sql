@@ -9,7 +9,7 @@
 -- of an existing sink is read.
 CREATE OR REPLACE FUNCTION outbox_internal.dropped_sinks() RETURNS TABLE (sink text)
 LANGUAGE sql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET jit = off
+@READS_BY_INDEX@
 AS $$
   WITH RECURSIVE names AS MATERIALIZED (SELECT n.name FROM outbox_internal.sink_names AS n UNION ALL SELECT ''),
   ready (low, high) AS (
@@ -62,8 +62,7 @@ COMMENT ON FUNCTION outbox_internal.dropped_sinks() IS
 CREATE OR REPLACE FUNCTION outbox_internal.sink_dead_letters(names text[])
 RETURNS TABLE (sink text, n bigint, estimated boolean)
 LANGUAGE plpgsql STABLE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
-SET max_parallel_workers_per_gather = 0 SET jit = off
+@READS_BY_INDEX@
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -85,7 +84,8 @@ BEGIN
   FROM unnest(names) AS s (name)
   CROSS JOIN LATERAL (
     SELECT count(*) AS n
-    FROM (SELECT FROM outbox.events_failed AS e WHERE e.sink = s.name LIMIT counted) AS r) AS f
+    FROM (SELECT FROM outbox.events_failed AS e WHERE e.sink = s.name
+          ORDER BY hashtextextended(e.partition_key, 0), e.position LIMIT counted) AS r) AS f
   LEFT JOIN sample AS p ON p.sink = s.name;
 END
 $$;
@@ -97,7 +97,7 @@ COMMENT ON FUNCTION outbox_internal.sink_dead_letters(text[]) IS
 CREATE OR REPLACE FUNCTION outbox_internal.manual_blocked()
 RETURNS TABLE (server oid, n bigint, due_since timestamptz)
 LANGUAGE sql STABLE ROWS 10 PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_nestloop = off SET jit = off
+@READS_BY_INDEX@ SET enable_nestloop = off
 AS $$
   WITH here AS MATERIALIZED (SELECT l.origin FROM outbox.library() AS l),
   heads AS MATERIALIZED (
@@ -114,11 +114,13 @@ AS $$
       (SELECT hashtextextended(e.partition_key, 0) AS key_hash, e.position FROM outbox.events_pending AS e
        WHERE (e.last_attempt_at IS NOT NULL OR e.redrive_late IS NOT NULL)
          AND e.available_at > statement_timestamp() AND e.partition_key IS NOT NULL
-         AND e.sink = m.name AND e.origin = (SELECT here.origin FROM here) LIMIT 5000)
+         AND e.sink = m.name AND e.origin = (SELECT here.origin FROM here)
+       ORDER BY 1, 2 LIMIT 5000)
       UNION ALL
       (SELECT hashtextextended(f.partition_key, 0), f.position FROM outbox.events_failed AS f
        WHERE m.block AND f.sink = m.name AND f.partition_key IS NOT NULL
-         AND f.origin = (SELECT here.origin FROM here) LIMIT 5000)) AS h
+         AND f.origin = (SELECT here.origin FROM here)
+       ORDER BY 1, 2 LIMIT 5000)) AS h
     GROUP BY m.server, m.name, h.key_hash),
   due AS (
     SELECT m.server, e.position, e.origin, hashtextextended(e.partition_key, 0) AS key_hash, e.since
@@ -156,9 +158,7 @@ CREATE OR REPLACE FUNCTION outbox_internal.sink_backlog(
   OUT due bigint, OUT failed bigint, OUT estimated boolean, OUT waiting_since timestamptz, OUT due_since timestamptz
 ) RETURNS SETOF record
 LANGUAGE plpgsql STABLE ROWS 10 PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
-SET enable_indexscan = on SET enable_nestloop = on
-SET max_parallel_workers_per_gather = 0 SET jit = off SET plan_cache_mode = force_generic_plan
+@READS_BY_INDEX@
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -209,8 +209,8 @@ BEGIN
   END IF;
 
   counted := greatest(5, 5000 / greatest(cardinality(all_names), 1));
-  elsewhere := EXISTS (SELECT FROM outbox.events_pending AS e WHERE e.origin < here)
-               OR EXISTS (SELECT FROM outbox.events_pending AS e WHERE e.origin > here);
+  elsewhere := (SELECT min(e.origin) FROM outbox.events_pending AS e) < here
+               OR (SELECT max(e.origin) FROM outbox.events_pending AS e) > here;
   RETURN QUERY
   WITH names AS MATERIALIZED (
     SELECT n.server, NULL AS dropped, n.name,
@@ -287,7 +287,7 @@ BEGIN
            count(e.available_at) AS timed,
            count(*) FILTER (WHERE e.available_at > at AND e.last_attempt_at IS NULL) AS scheduled
     FROM (SELECT sink, available_at, last_attempt_at FROM outbox.events_pending
-          WHERE blocked_by IS NOT NULL LIMIT counted_apart) AS e
+          WHERE blocked_by IS NOT NULL ORDER BY blocked_by, position LIMIT counted_apart) AS e
     GROUP BY e.sink),
   whole AS MATERIALIZED (SELECT (SELECT coalesce(sum(h.n), 0) FROM blocked AS h) < counted_apart AS apart),
   -- In this index stand failing events and redriven ones, in the order of their keys.

@@ -66,6 +66,7 @@ COMMENT ON VIEW outbox.workers IS
 
 CREATE OR REPLACE FUNCTION outbox_internal.sink_claimed(OUT server oid, OUT n integer) RETURNS SETOF record
 LANGUAGE sql STABLE ROWS 10 PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+@READS_BY_INDEX@
 AS $$
   SELECT l.server, sum(cardinality(l.positions))::integer
   FROM outbox.leases AS l
@@ -79,7 +80,7 @@ COMMENT ON FUNCTION outbox_internal.sink_claimed() IS
 CREATE OR REPLACE FUNCTION outbox_internal.sink_retries(OUT server oid, OUT error text, OUT failed_at timestamptz)
 RETURNS SETOF record
 LANGUAGE sql STABLE ROWS 10 PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off SET jit = off
+@READS_BY_INDEX@
 AS $$
   SELECT n.server, left(f.last_error, 500), f.last_attempt_at
   FROM outbox_internal.sink_names AS n
@@ -88,7 +89,7 @@ AS $$
     FROM (SELECT p.last_error, p.last_attempt_at FROM outbox.events_pending AS p
           WHERE p.last_attempt_at IS NOT NULL AND p.blocked_by IS NULL AND p.sink = n.name
             AND p.origin = (SELECT l.origin FROM outbox.library() AS l)
-          LIMIT 1000) AS e
+          ORDER BY hashtextextended(p.partition_key, 0), p.position LIMIT 1000) AS e
     ORDER BY e.last_attempt_at DESC NULLS LAST LIMIT 1) AS f
 $$;
 COMMENT ON FUNCTION outbox_internal.sink_retries() IS

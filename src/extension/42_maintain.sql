@@ -2,7 +2,8 @@
 -- worker does it in small pieces. Where no worker runs, outbox.run_maintenance() does all of it at once.
 
 CREATE OR REPLACE FUNCTION outbox_internal.restore_seen() RETURNS boolean LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-SET search_path = pg_catalog, pg_temp SET enable_seqscan = off
+SET search_path = pg_catalog, pg_temp
+@READS_BY_INDEX@
 AS $$
 DECLARE
   here bigint := (SELECT l.origin FROM outbox.library() AS l);
@@ -16,8 +17,8 @@ BEGIN
   END IF;
   -- Pending rows have an index on their origin. Restored dead letters come in one piece, before or after those of
   -- here: so it is enough to look at both ends.
-  RETURN EXISTS (SELECT FROM outbox.events_pending AS e WHERE e.origin < here)
-    OR EXISTS (SELECT FROM outbox.events_pending AS e WHERE e.origin > here)
+  RETURN coalesce((SELECT min(e.origin) FROM outbox.events_pending AS e) < here, false)
+    OR coalesce((SELECT max(e.origin) FROM outbox.events_pending AS e) > here, false)
     OR EXISTS (SELECT FROM (SELECT e.origin FROM outbox.events_failed AS e ORDER BY e.position LIMIT 1000) AS e
                WHERE e.origin <> here)
     OR EXISTS (SELECT FROM (SELECT e.origin FROM outbox.events_failed AS e ORDER BY e.position DESC LIMIT 1000) AS e

@@ -4,6 +4,7 @@
 -- event that cannot be read or sent has no topic. A lock on the table must not keep a probe from its other steps.
 CREATE OR REPLACE FUNCTION outbox_internal.probe_topics(server oid) RETURNS text
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET lock_timeout = '100ms'
+@READS_BY_INDEX@
 AS $$
 DECLARE
   name text;
@@ -33,7 +34,8 @@ BEGIN
           UNION ALL
           (SELECT e.id, e.aggregate_type, e.event_type, CASE WHEN NOT by_type THEN e.id END
            FROM outbox.events_pending AS e
-           WHERE e.available_at IS NULL AND e.sink = name
+           WHERE e.available_at IS NULL AND (e.sink, e.position) >= (name, 0)
+             AND (e.sink, e.position) < (name, 9223372036854775807)
            ORDER BY e.sink, e.position LIMIT most)) AS f
     LIMIT 200
   LOOP

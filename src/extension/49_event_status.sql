@@ -5,6 +5,7 @@ CREATE OR REPLACE FUNCTION outbox.event_status(
   id uuid, OUT sink text, OUT status text, OUT attempts integer, OUT available_at timestamptz, OUT last_error text)
 RETURNS SETOF record
 LANGUAGE sql STABLE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+@READS_BY_INDEX@
 AS $$
   SELECT p.sink, 'PENDING', p.attempts,
          CASE WHEN p.origin = (SELECT l.origin FROM outbox.library() AS l) THEN p.available_at END,

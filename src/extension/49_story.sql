@@ -37,7 +37,8 @@ COMMENT ON FUNCTION outbox_internal.shard_of(text, bigint) IS
   'serves the event''s shard now. NULL: the launcher has not spread the shards.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.story_claim_waits_for(pending bigint) RETURNS text
-LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off
+LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+@READS_BY_INDEX@ SET enable_hashjoin = off SET enable_mergejoin = off
 AS $$
   WITH event AS (
     SELECT e.position, e.sink, e.origin, hashtextextended(e.partition_key, 0) AS key_hash, s.oid AS server,
@@ -68,17 +69,21 @@ AS $$
                       CASE WHEN p.attempts = 0 THEN 'which waits'
                            ELSE 'which has failed ' || outbox_internal.counted(p.attempts, 'time', 'times') END,
                       left(p.last_error, 200))
-     FROM event AS e JOIN outbox.events_pending AS p
-       ON p.sink = e.sink AND hashtextextended(p.partition_key, 0) = e.key_hash AND p.position < e.position
-     WHERE e.ordered AND p.origin = e.origin AND p.available_at > clock_timestamp()
-       AND (p.last_attempt_at IS NOT NULL OR p.redrive_late IS NOT NULL)
-     ORDER BY p.position LIMIT 1)
+     FROM event AS e CROSS JOIN LATERAL (
+       SELECT p.id, p.attempts, p.last_error FROM outbox.events_pending AS p
+       WHERE p.sink = e.sink AND hashtextextended(p.partition_key, 0) = e.key_hash AND p.position < e.position
+         AND p.origin = e.origin AND p.available_at > clock_timestamp()
+         AND (p.last_attempt_at IS NOT NULL OR p.redrive_late IS NOT NULL)
+       ORDER BY p.position LIMIT 1) AS p
+     WHERE e.ordered)
     UNION ALL
     (SELECT 5, format('event %s of the same key, a dead letter: %s', f.id, left(f.last_error, 200))
-     FROM event AS e JOIN outbox.events_failed AS f
-       ON f.sink = e.sink AND hashtextextended(f.partition_key, 0) = e.key_hash AND f.position < e.position
-     WHERE e.ordered AND e.block AND f.origin = e.origin
-     ORDER BY f.position LIMIT 1))
+     FROM event AS e CROSS JOIN LATERAL (
+       SELECT f.id, f.last_error FROM outbox.events_failed AS f
+       WHERE f.sink = e.sink AND hashtextextended(f.partition_key, 0) = e.key_hash AND f.position < e.position
+         AND f.origin = e.origin
+       ORDER BY f.position LIMIT 1) AS f
+     WHERE e.ordered AND e.block))
   SELECT coalesce((SELECT c.said FROM cause AS c ORDER BY c.n LIMIT 1), 'a program that claims it')
 $$;
 COMMENT ON FUNCTION outbox_internal.story_claim_waits_for(bigint) IS
@@ -89,6 +94,7 @@ CREATE OR REPLACE FUNCTION outbox_internal.story_waits_for(
   pending bigint, kind text, state text, error text, paused_until timestamptz
 ) RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+@READS_BY_INDEX@
 AS $$
 DECLARE
   event record;
@@ -155,14 +161,22 @@ $$;
 COMMENT ON FUNCTION outbox_internal.story_waits_for(bigint, text, text, text, timestamptz) IS
   'Part of outbox.story(): what a pending event waits for. The sink is as outbox.sinks shows it, or NULL.';
 
+-- A day of delivered events has no index on the id, so it is read as a whole, and not by its index on the position.
+CREATE OR REPLACE FUNCTION outbox_internal.story_sent(id uuid) RETURNS SETOF outbox.events_sent
+LANGUAGE sql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET enable_seqscan = on SET jit = off
+AS $$ SELECT s.* FROM outbox.events_sent AS s WHERE s.id = story_sent.id $$;
+COMMENT ON FUNCTION outbox_internal.story_sent(uuid) IS
+  'Part of outbox.story(): the delivered events with this id that are kept.';
+
 CREATE OR REPLACE FUNCTION outbox.story(id uuid) RETURNS TABLE (at timestamptz, sink text, what text, detail text)
 LANGUAGE sql VOLATILE PARALLEL UNSAFE ROWS 20 SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+@READS_BY_INDEX@ SET enable_hashjoin = off SET enable_mergejoin = off
 AS $$
   WITH pending AS MATERIALIZED (SELECT p.* FROM outbox.events_pending AS p WHERE p.id = story.id),
   kept AS MATERIALIZED (
     SELECT p.* FROM pending AS p
     UNION ALL SELECT f.* FROM outbox.events_failed AS f WHERE f.id = story.id
-    UNION ALL SELECT s.* FROM outbox.events_sent AS s WHERE s.id = story.id),
+    UNION ALL SELECT s.* FROM outbox_internal.story_sent(story.id) AS s),
   failures AS MATERIALIZED (SELECT a.* FROM outbox_internal.failed_attempts AS a WHERE a.event_id = story.id),
   -- Of an event that is gone, the end is not known.
   life AS (

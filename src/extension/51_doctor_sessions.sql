@@ -124,9 +124,11 @@ CREATE OR REPLACE FUNCTION outbox_internal.doctor_row_locks(
   patience interval, OUT "check" text, OUT status text, OUT detail text, OUT hint text
 ) RETURNS SETOF record
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+@READS_BY_INDEX@
 AS $$
 DECLARE
   most CONSTANT int := 20;
+  at CONSTANT timestamptz := clock_timestamp(); -- the call itself would be no condition of an index
   s record;
 BEGIN
   "check" := 'row locks';
@@ -135,14 +137,15 @@ BEGIN
       SELECT f.place FROM outbox_internal.sink_names AS n CROSS JOIN LATERAL (
         SELECT e.place
         FROM (SELECT p.ctid AS place, p.blocked_by FROM outbox.events_pending AS p
-              WHERE p.available_at IS NULL AND p.sink = n.name
+              WHERE p.available_at IS NULL AND (p.sink, p.position) >= (n.name, 0)
+                AND (p.sink, p.position) < (n.name, 9223372036854775807)
               ORDER BY p.sink, p.position LIMIT 10000) AS e
         WHERE e.blocked_by IS NULL LIMIT most) AS f
       UNION ALL
       SELECT f.place FROM outbox_internal.sink_names AS n CROSS JOIN LATERAL (
         SELECT e.ctid AS place FROM outbox.events_pending AS e
         WHERE e.available_at IS NOT NULL AND e.blocked_by IS NULL AND e.sink = n.name
-          AND e.available_at <= clock_timestamp()
+          AND e.available_at <= at
         ORDER BY e.sink, e.available_at, e.position LIMIT most) AS f
       UNION ALL
       (SELECT w.place

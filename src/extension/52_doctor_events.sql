@@ -55,7 +55,7 @@ COMMENT ON FUNCTION outbox_internal.doctor_candidates(text, text) IS
 CREATE OR REPLACE FUNCTION outbox_internal.doctor_far_ahead(since timestamptz)
 RETURNS TABLE (id uuid, sink text, available_at timestamptz)
 LANGUAGE sql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET jit = off
+@READS_BY_INDEX@
 AS $$
   SELECT f.id, f.sink, f.available_at
   FROM outbox_internal.sink_names AS n
@@ -71,7 +71,7 @@ COMMENT ON FUNCTION outbox_internal.doctor_far_ahead(timestamptz) IS
 
 CREATE OR REPLACE FUNCTION outbox_internal.doctor_ahead(since timestamptz) RETURNS TABLE (created_at timestamptz)
 LANGUAGE sql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET jit = off
+@READS_BY_INDEX@
 AS $$
   WITH names AS (
     SELECT n.name, coalesce(b.low_watermark, 0) AS low_watermark
@@ -109,6 +109,7 @@ CREATE OR REPLACE FUNCTION outbox_internal.doctor_events(
   patience interval, OUT "check" text, OUT status text, OUT detail text, OUT hint text
 ) RETURNS SETOF record
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+@READS_BY_INDEX@
 AS $$
 DECLARE
   n bigint;
@@ -328,7 +329,8 @@ CREATE OR REPLACE FUNCTION outbox_internal.doctor_heads(
   OUT sink text, OUT failing bigint, OUT id uuid, OUT attempts integer, OUT available_at timestamptz,
   OUT last_error text, OUT dead boolean, OUT adopted boolean)
 RETURNS SETOF record
-LANGUAGE sql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off
+LANGUAGE sql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+@READS_BY_INDEX@ SET enable_hashjoin = off SET enable_mergejoin = off
 AS $$
   WITH RECURSIVE holding (position) AS (
     (SELECT p.blocked_by FROM outbox.events_pending AS p
@@ -347,7 +349,8 @@ AS $$
         FROM (SELECT f.* FROM outbox_internal.sink_names AS n CROSS JOIN LATERAL (
                 SELECT p.sink, p.id, p.attempts, p.available_at, p.last_error, p.position, p.origin
                 FROM outbox.events_pending AS p
-                WHERE p.last_attempt_at IS NOT NULL AND p.sink = n.name LIMIT 1000) AS f) AS e
+                WHERE p.last_attempt_at IS NOT NULL AND p.sink = n.name
+                ORDER BY hashtextextended(p.partition_key, 0), p.position LIMIT 1000) AS f) AS e
         UNION ALL
         SELECT f.sink, NULL, f.id, f.attempts, NULL, f.last_error, true, f.position, f.origin
         FROM (SELECT h.position FROM holding AS h LIMIT 10000) AS k

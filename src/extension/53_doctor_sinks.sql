@@ -13,6 +13,7 @@ CREATE OR REPLACE FUNCTION outbox_internal.doctor_sinks(
   patience interval, OUT "check" text, OUT status text, OUT detail text, OUT hint text
 ) RETURNS SETOF record
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+@READS_BY_INDEX@
 AS $$
 DECLARE
   kafka record;

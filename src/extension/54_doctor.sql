@@ -164,8 +164,16 @@ $$;
 COMMENT ON FUNCTION outbox_internal.doctor_secrets(interval) IS
   'Part of outbox.doctor(): a row for each table and each url by which PUBLIC can read secrets or payloads.';
 
+CREATE OR REPLACE FUNCTION outbox_internal.time_limit(ms integer) RETURNS boolean
+LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'outbox_time_limit';
+COMMENT ON FUNCTION outbox_internal.time_limit(integer) IS
+  'Part of outbox.doctor(): cancels the query after this number of milliseconds; 0: does not. Returns whether the '
+  'former limit was reached.';
+
 -- It runs as the extension's owner, so that an operator sees the cause without the right to read events or secrets,
--- which no row contains. It also answers when one of its parts fails or meets a lock: that is a row too.
+-- which no row contains. It also answers when one of its parts fails, meets a lock or takes longer than 5 seconds:
+-- that is a row too.
 CREATE OR REPLACE FUNCTION outbox.doctor(
   patience interval, OUT "check" text, OUT status text, OUT detail text, OUT hint text
 ) RETURNS SETOF record
@@ -194,17 +202,29 @@ BEGIN
       IF part IN ('row_locks', 'events', 'sinks', 'publications') AND locked THEN
         RAISE lock_not_available;
       END IF;
+      PERFORM outbox_internal.time_limit(5000);
       RETURN QUERY EXECUTE format(
         'SELECT outbox_internal.for_client(d."check"), d.status, outbox_internal.for_client(d.detail), '
         'outbox_internal.for_client(d.hint) FROM outbox_internal.doctor_%s($1) AS d', part) USING doctor.patience;
+      PERFORM outbox_internal.time_limit(0);
     EXCEPTION
+      WHEN query_canceled THEN
+        IF NOT outbox_internal.time_limit(0) THEN
+          RAISE; -- by a user, or for statement_timeout
+        END IF;
+        "check" := part; status := 'warning'; detail := 'Not looked at: it took longer than 5 seconds.';
+        hint := format('SELECT * FROM outbox_internal.doctor_%s(''30 seconds''); '
+                       '-- as a superuser, without this limit', part);
+        RETURN NEXT;
       WHEN lock_not_available THEN
+        PERFORM outbox_internal.time_limit(0);
         locked := true;
         "check" := part; status := 'warning';
         detail := 'Not looked at: another session has a lock on the tables of outbox. The check locks names it.';
         hint := 'SELECT * FROM outbox.doctor(); -- again, without the lock';
         RETURN NEXT;
       WHEN OTHERS THEN
+        PERFORM outbox_internal.time_limit(0);
         "check" := part; status := 'error'; detail := format('The doctor could not look: %s', SQLERRM);
         hint := format('SELECT * FROM outbox_internal.doctor_%s(''30 seconds''); '
                        '-- as a superuser, shows the whole error', part);
@@ -216,7 +236,7 @@ $$;
 COMMENT ON FUNCTION outbox.doctor(interval) IS
   'Finds the causes of late or missing events: one row per check and per sink, with status ok, warning or error, '
   'the facts, and a hint to paste. It names transactions and locks that are older than patience. It waits for no '
-  'lock, and reads no payload.';
+  'lock, and reads no payload. A group of checks that takes longer than 5 seconds is a row that says so.';
 
 CREATE OR REPLACE FUNCTION outbox.doctor(OUT "check" text, OUT status text, OUT detail text, OUT hint text)
 RETURNS SETOF record
@@ -225,4 +245,4 @@ AS $$ SELECT d."check", d.status, d.detail, d.hint FROM outbox.doctor(interval '
 COMMENT ON FUNCTION outbox.doctor() IS
   'Finds the causes of late or missing events: one row per check and per sink, with status ok, warning or error, '
   'the facts, and a hint to paste. It names transactions and locks that are older than 30 seconds. It waits for no '
-  'lock, and reads no payload.';
+  'lock, and reads no payload. A group of checks that takes longer than 5 seconds is a row that says so.';

@@ -22,8 +22,7 @@ COMMENT ON FUNCTION outbox_internal.sink_latency() IS
 -- counted by the indexes, so that a few are not overlooked, and the rest is estimated from a sample of its pages.
 CREATE OR REPLACE FUNCTION outbox_internal.backlog_apart(OUT not_adopted bigint, OUT unrouted bigint) RETURNS record
 LANGUAGE plpgsql STABLE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET enable_indexscan = on
-SET max_parallel_workers_per_gather = 0 SET jit = off
+@READS_BY_INDEX@
 AS $$
 DECLARE
   here bigint := (SELECT l.origin FROM outbox.library() AS l);
@@ -39,8 +38,10 @@ BEGIN
   FROM outbox.events_pending AS e TABLESAMPLE SYSTEM (share) REPEATABLE (1);
   IF share < 100 THEN
     SELECT count(*) INTO elsewhere
-    FROM ((SELECT FROM outbox.events_pending AS e WHERE e.origin < here LIMIT counted)
-          UNION ALL (SELECT FROM outbox.events_pending AS e WHERE e.origin > here LIMIT counted)) AS few;
+    FROM ((SELECT FROM outbox.events_pending AS e WHERE e.origin < here
+           ORDER BY e.origin, e.xact, e.position LIMIT counted)
+          UNION ALL (SELECT FROM outbox.events_pending AS e WHERE e.origin > here
+                     ORDER BY e.origin, e.xact, e.position LIMIT counted)) AS few;
     SELECT count(*) INTO nowhere
     FROM (SELECT FROM outbox.events_pending AS e WHERE e.sink IS NULL ORDER BY e.position LIMIT counted) AS few;
     not_adopted := CASE WHEN elsewhere < counted THEN elsewhere ELSE greatest(elsewhere, not_adopted) END;

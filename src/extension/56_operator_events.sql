@@ -3,8 +3,8 @@
 -- fails cannot make events about its events.
 
 CREATE TABLE IF NOT EXISTS outbox_internal.conditions (
-  sink text COLLATE "C" NOT NULL,
-  what text COLLATE "C" NOT NULL,
+  sink text NOT NULL,
+  what text NOT NULL,
   since timestamptz,
   told_at timestamptz,
   n bigint,
@@ -71,14 +71,14 @@ COMMENT ON FUNCTION outbox_internal.tell_operators(text, text, text, jsonb) IS
 CREATE OR REPLACE FUNCTION outbox_internal.oldest_failures()
 RETURNS TABLE (server oid, "position" bigint, created_at timestamptz)
 LANGUAGE sql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off SET jit = off
+@READS_BY_INDEX@
 AS $$
   SELECT n.server, f.position, f.created_at
   FROM outbox_internal.sink_names AS n CROSS JOIN LATERAL (
     SELECT r.position, r.created_at
     FROM (SELECT p.* FROM outbox.events_pending AS p
           WHERE (p.last_attempt_at IS NOT NULL OR p.redrive_late IS NOT NULL) AND p.sink = n.name
-          LIMIT 1000) AS r
+          ORDER BY hashtextextended(p.partition_key, 0), p.position LIMIT 1000) AS r
     WHERE r.last_attempt_at IS NOT NULL AND r.blocked_by IS NULL
     ORDER BY r.position LIMIT 1) AS f
 $$;
@@ -88,25 +88,32 @@ COMMENT ON FUNCTION outbox_internal.oldest_failures() IS
 
 CREATE OR REPLACE FUNCTION outbox_internal.has_late_event(sink text, due_before timestamptz) RETURNS boolean
 LANGUAGE sql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off SET jit = off
+@READS_BY_INDEX@
 AS $$
-  SELECT EXISTS (SELECT FROM outbox.events_pending AS p
-                 WHERE p.available_at IS NULL AND p.sink = has_late_event.sink
-                   AND p.blocked_by IS NULL AND p.event_type NOT LIKE 'outbox.%'
-                   AND p.created_at < has_late_event.due_before)
-      OR EXISTS (SELECT FROM outbox.events_pending AS p
-                 WHERE p.available_at < has_late_event.due_before AND p.sink = has_late_event.sink
-                   AND p.blocked_by IS NULL AND p.event_type NOT LIKE 'outbox.%')
+  SELECT greatest(count(*) FILTER (WHERE e.timed), count(*) FILTER (WHERE NOT e.timed)) = 10000
+         OR coalesce(bool_or(e.blocked_by IS NULL AND e.event_type NOT LIKE 'outbox.%'
+                             AND e.since < has_late_event.due_before), false)
+  FROM ((SELECT false AS timed, p.blocked_by, p.event_type, p.created_at AS since
+         FROM outbox.events_pending AS p
+         WHERE p.available_at IS NULL AND (p.sink, p.position) >= (has_late_event.sink, 0)
+           AND (p.sink, p.position) < (has_late_event.sink, 9223372036854775807)
+         ORDER BY p.sink, p.position LIMIT 10000)
+        UNION ALL
+        (SELECT true, NULL, p.event_type, p.available_at
+         FROM outbox.events_pending AS p
+         WHERE p.available_at < has_late_event.due_before AND p.sink = has_late_event.sink AND p.blocked_by IS NULL
+         ORDER BY p.available_at, p.position LIMIT 10000)) AS e
 $$;
 COMMENT ON FUNCTION outbox_internal.has_late_event(text, timestamptz) IS
-  'Part of operator events: whether an event of the sink that is no operator event has been due since before then.';
+  'Part of operator events: whether an event of the sink that is no operator event has been due since before then. '
+  'Only the first 10,000 events are read; if there are more, one of those is taken for late.';
 
 -- A look was at since + margin. Dead letters of up to MARGIN before may have been committed after it (by another
 -- worker, or when a user no longer locked the row). So they are counted again, and those of that look are subtracted.
 CREATE OR REPLACE FUNCTION outbox_internal.new_dead_letters(at timestamptz, margin interval, bound interval)
 RETURNS TABLE (sink text, fresh bigint, recent bigint, error text)
 LANGUAGE sql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off SET jit = off
+@READS_BY_INDEX@
 AS $$
   SELECT s.name, f.later + greatest(f.n - f.later - s.counted, 0), f.recent, left(f.error, 500)
   FROM (SELECT n.name, coalesce(k.n, 0) AS counted,
@@ -132,6 +139,7 @@ COMMENT ON FUNCTION outbox_internal.new_dead_letters(timestamptz, interval, inte
 -- otherwise a channel that refuses everything would be told of its own recovery, refuse that, and so on.
 CREATE OR REPLACE FUNCTION outbox_internal.look_at_sinks() RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+@READS_BY_INDEX@
 AS $$
 #variable_conflict use_column
 DECLARE

@@ -4,12 +4,15 @@
  */
 #include "server/storage/owner_sql.h"
 
+#include "server/storage/plan_settings.h"
+
 extern "C" {
 #include "access/htup_details.h"
 #include "access/xact.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_type.h"
+#include "jit/jit.h"
 #include "optimizer/cost.h"
 #include "storage/lmgr.h"
 #include "utils/acl.h"
@@ -95,20 +98,27 @@ void owner_leave(OwnerScope scope) {
 }
 
 /* Makes the statement's plan if there is no valid one. A plan that is made while the table is empty, as it normally
- * is, would be a sequential scan, and would read all rows of a large transaction for each of its events. The setting
- * is changed for the planner alone: users' triggers in the statement keep theirs. */
-static void plan_without_seqscan(SPIPlanPtr plan) {
-  const bool before = enable_seqscan;
-
-  enable_seqscan = false;
+ * is, would be a sequential scan, and would read all rows of a large transaction for each of its events. The settings
+ * are changed for the planner alone: users' triggers in the statement keep theirs. */
+static void plan_by_index(SPIPlanPtr plan) {
+#define SAVE(setting, variable, value, c_value) const auto before_##setting = variable;
+  OUTBOX_PLAN_SETTINGS(SAVE)
+#define SET(setting, variable, value, c_value) variable = c_value;
+  OUTBOX_PLAN_SETTINGS(SET)
   PG_TRY();
   {
     if (CachedPlan *cached = SPI_plan_get_cached_plan(plan))
       ReleaseCachedPlan(cached, CurrentResourceOwner);
   }
   PG_FINALLY();
-  { enable_seqscan = before; }
+  {
+#define RESTORE(setting, variable, value, c_value) variable = before_##setting;
+    OUTBOX_PLAN_SETTINGS(RESTORE)
+  }
   PG_END_TRY();
+#undef SAVE
+#undef SET
+#undef RESTORE
 }
 
 /* The INSERTs of single rows begin with this word. They read nothing. */
@@ -128,7 +138,7 @@ SPIPlanPtr owner_plan(Statement *statement) {
     statement->plan = plan;
   }
   if (may_scan(statement))
-    plan_without_seqscan(statement->plan);
+    plan_by_index(statement->plan);
   return statement->plan;
 }
 

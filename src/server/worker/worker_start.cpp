@@ -11,6 +11,7 @@
 #include "server/process/worker_error.h"
 #include "server/process/worker_extension.h"
 #include "server/process/worker_slot.h"
+#include "server/storage/plan_settings.h"
 #include "server/storage/standby.h"
 
 #include <unistd.h>
@@ -82,17 +83,12 @@ static void set_session(void) {
       {"default_transaction_isolation", "read committed"},
       {"default_transaction_read_only", "off"},
       {"session_replication_role", "origin"},
-      /* Each statement has one right plan, also before the first ANALYZE of the table. */
-      {"plan_cache_mode", "force_generic_plan"},
-      {"enable_seqscan", "off"},
-      {"enable_indexscan", "on"},
-      {"enable_nestloop", "on"},
-      {"enable_bitmapscan", "off"},
-      {"enable_sort", "off"},
-      {"jit", "off"},
+  /* Each statement has one right plan, also before the first ANALYZE of the table. */
+#define PLAN_SETTING(setting, variable, value, c_value) {#setting, #value},
+      OUTBOX_PLAN_SETTINGS(PLAN_SETTING)
+#undef PLAN_SETTING
       /* No parallel workers: no statement needs them, and they start with the settings of the database, where a
          transaction_timeout would end them before they read this worker's settings. */
-      {"max_parallel_workers_per_gather", "0"},
       {"max_parallel_maintenance_workers", "0"},
   };
 
