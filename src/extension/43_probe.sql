@@ -2,18 +2,24 @@
 
 -- Topics that the options alone do not name. Events of a paused topic have an available_at, and are read first. An
 -- event that cannot be read or sent has no topic. A lock on the table must not keep a probe from its other steps.
-CREATE OR REPLACE FUNCTION outbox_internal.probe_topics(server oid) RETURNS text
+-- A topic's name shows what it is made of, so the caller must have the right to read those columns. What was not
+-- looked at is said, and does not count as well.
+CREATE OR REPLACE FUNCTION outbox_internal.probe_topics(
+  server oid, reader oid, OUT topics text, OUT unseen text, OUT hint text
+) RETURNS record
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET lock_timeout = '100ms'
 @READS_BY_INDEX@
 AS $$
 DECLARE
   name text;
   template text;
+  hidden text; -- columns of the topic's name that the reader may not read
   by_type boolean; -- events of one type go to one topic
   most int;
   event uuid;
-  topics text[] := '{}';
+  found text[] := '{}';
 BEGIN
+  topics := '';
   SELECT s.srvname,
          coalesce((SELECT o.option_value FROM pg_options_to_table(s.srvoptions) AS o WHERE o.option_name = 'topic'),
                   '${aggregate_type}')
@@ -21,7 +27,28 @@ BEGIN
   FROM pg_foreign_server AS s JOIN outbox_internal.wrappers AS w ON w.oid = s.srvfdw
   WHERE s.oid = probe_topics.server AND w.kind = 'kafka';
   IF template IS NULL OR template !~ '[$][{]' THEN
-    RETURN '';
+    RETURN;
+  END IF;
+  SELECT string_agg(DISTINCT quote_ident(c.name), ', ' ORDER BY quote_ident(c.name)) INTO hidden
+  FROM regexp_matches(template, '[$][{]([^}]*)', 'g') AS v (name)
+  CROSS JOIN LATERAL (
+    SELECT CASE WHEN v.name[1] LIKE 'header.%' THEN 'headers'
+                WHEN v.name[1] = 'aggregatetype' THEN 'aggregate_type'
+                WHEN v.name[1] = 'aggregateid' THEN 'aggregate_id'
+                WHEN v.name[1] = 'type' THEN 'event_type'
+                ELSE v.name[1] END AS name) AS c
+  WHERE c.name <> 'database'
+    AND has_column_privilege(probe_topics.reader, 'outbox.events'::regclass, c.name, 'SELECT') IS NOT TRUE;
+  IF hidden IS NOT NULL THEN
+    IF EXISTS (SELECT FROM outbox.events_pending AS e
+               WHERE e.sink COLLATE "C" = name COLLATE "C" AND e.available_at IS NULL)
+       OR EXISTS (SELECT FROM outbox.events_pending AS e
+                  WHERE e.sink = name COLLATE "default" AND e.available_at IS NOT NULL AND e.blocked_by IS NULL) THEN
+      unseen := format('topics of pending events were not looked for: %I may not read %s of outbox.events',
+                       pg_get_userbyid(probe_topics.reader), hidden);
+      hint := format('GRANT SELECT (%s) ON outbox.events TO %I;', hidden, pg_get_userbyid(probe_topics.reader));
+    END IF;
+    RETURN;
   END IF;
   by_type := regexp_replace(template, '[$][{](aggregate_type|event_type)[}]', '', 'g') !~ '[$][{]';
   most := CASE WHEN by_type THEN 10000 ELSE 100 END;
@@ -40,20 +67,22 @@ BEGIN
     LIMIT 200
   LOOP
     BEGIN
-      topics := topics || ARRAY(SELECT p.value FROM outbox.preview(event, name) AS p
-                                WHERE p.part = 'topic' AND p.value <> ALL (topics));
+      found := found || ARRAY(SELECT p.value FROM outbox.preview(event, name) AS p
+                              WHERE p.part = 'topic' AND p.value <> ALL (found));
     EXCEPTION WHEN OTHERS THEN
       NULL;
     END;
   END LOOP;
-  RETURN array_to_string(topics, ',');
+  topics := array_to_string(found, ',');
 EXCEPTION WHEN OTHERS THEN
-  RETURN '';
+  topics := '';
+  unseen := format('topics of pending events were not looked for: %s', SQLERRM);
+  hint := '-- see SELECT * FROM outbox.doctor();';
 END
 $$;
-COMMENT ON FUNCTION outbox_internal.probe_topics(oid) IS
+COMMENT ON FUNCTION outbox_internal.probe_topics(oid, oid) IS
   'Part of outbox.probe(): the topics of pending events of a Kafka sink whose option topic has variables, separated '
-  'by commas.';
+  'by commas; or why they were not looked for, and a hint.';
 
 CREATE OR REPLACE FUNCTION outbox.probe(
   sink text, timeout interval DEFAULT '10 seconds', send boolean DEFAULT false,
@@ -66,5 +95,6 @@ COMMENT ON FUNCTION outbox.probe(text, interval, boolean) IS
   'resolve, network guard, TLS), authenticates, and asks for metadata and rights. It sends no event or request and '
   'creates no topic. It looks for the topics of the option topic and of pending events. With send => true a webhook '
   'then gets a test event of type outbox.probe, with the header Outbox-Probe: true, signed and with the sink''s '
-  'credentials like an event. Returns one row per step with its duration; a failed step says why and what to do. '
-  'Needs USAGE on the server. To check that all is well: SELECT bool_and(ok) FROM outbox.probe(''name'').';
+  'credentials like an event. Returns one row per step with its duration; a failed step says why and what to do, and '
+  'ok is NULL for what could not be looked at. Needs USAGE on the server. '
+  'To check that all is well: SELECT bool_and(ok IS TRUE) FROM outbox.probe(''name'').';

@@ -12,6 +12,51 @@ AS $$ SELECT '-- ' || regexp_replace(doctor_comment.prose, E'[\x01-\x1f\x7f]+', 
 COMMENT ON FUNCTION outbox_internal.doctor_comment(text) IS
   'Part of outbox.doctor(): a hint that SQL ignores when it is pasted, whatever names it has.';
 
+CREATE OR REPLACE FUNCTION outbox_internal.process_state(
+  pid integer, OUT state text, OUT tracer integer
+) RETURNS record
+LANGUAGE c VOLATILE STRICT PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'outbox_process_state';
+COMMENT ON FUNCTION outbox_internal.process_state(integer) IS
+  'Part of outbox.doctor(): the state of a process as in /proc/PID/stat of Linux, such as T for stopped, and the pid '
+  'of the debugger that traces it; NULL where that is not known.';
+
+-- One sample: a process that works is in state D for moments, so callers ask only for one that stands still.
+CREATE OR REPLACE FUNCTION outbox_internal.doctor_halt(pid integer) RETURNS text
+LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+  SELECT CASE p.state
+           WHEN 'T' THEN 'a signal has stopped it (SIGSTOP or SIGTSTP)'
+           WHEN 't' THEN coalesce('the debugger with pid ' || p.tracer, 'a debugger') || ' has stopped it'
+           WHEN 'D' THEN 'it waits in the kernel for a disk or a network file system (state D)' END
+  FROM outbox_internal.process_state(doctor_halt.pid) AS p
+$$;
+COMMENT ON FUNCTION outbox_internal.doctor_halt(integer) IS
+  'Part of outbox.doctor(): what keeps a process from running, or NULL.';
+
+-- A stopped process takes no SIGTERM, and one in state D takes it when its I/O has ended.
+CREATE OR REPLACE FUNCTION outbox_internal.doctor_terminate(pid integer, effect text) RETURNS text
+LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+  SELECT CASE p.state
+           WHEN 'T' THEN outbox_internal.doctor_comment(format(
+             'it takes no pg_terminate_backend() while it is stopped. In a shell on the database server, as its '
+             'operating system user: kill -CONT %1$s; then it goes on. If that does not help: kill -9 %1$s, after '
+             'which PostgreSQL restarts the whole cluster, and all sessions end', doctor_terminate.pid))
+           WHEN 't' THEN outbox_internal.doctor_comment(format(
+             'it takes no pg_terminate_backend() while it is stopped. Detach or end the debugger%2$s; then it goes '
+             'on. If that does not help, in a shell on the database server: kill -9 %1$s, after which PostgreSQL '
+             'restarts the whole cluster, and all sessions end',
+             doctor_terminate.pid, ' (kill ' || p.tracer || ' in a shell on the database server)'))
+           ELSE format('SELECT pg_terminate_backend(%s); -- ', doctor_terminate.pid) || doctor_terminate.effect
+                || CASE p.state WHEN 'D' THEN '. Until its I/O ends, it takes no signal, kill -9 neither: '
+                                              'look at the disk and the kernel log' ELSE '' END END
+  FROM outbox_internal.process_state(doctor_terminate.pid) AS p
+$$;
+COMMENT ON FUNCTION outbox_internal.doctor_terminate(integer, text) IS
+  'Part of outbox.doctor(): the hint that ends a process of the server, with its effect; or, for a stopped one, what '
+  'lets it go on.';
+
 CREATE OR REPLACE FUNCTION outbox_internal.worker_health(
   OUT wanted_since timestamptz, OUT failures integer, OUT failed_at timestamptz, OUT next_start timestamptz,
   OUT failure text, OUT launcher_looked_at timestamptz, OUT databases_waiting int, OUT workers_everywhere int
@@ -131,11 +176,12 @@ BEGIN
     status := 'error';
     detail := CASE
       WHEN lib.launcher_pid IS NULL THEN 'Neither the launcher nor a worker runs.'
-      ELSE format('No worker runs, and the launcher (pid %s) has not looked since %s.',
-                  lib.launcher_pid, health.launcher_looked_at) END;
+      ELSE format('No worker runs, and the launcher (pid %s) has not looked since %s%s.',
+                  lib.launcher_pid, health.launcher_looked_at,
+                  coalesce(': ' || outbox_internal.doctor_halt(lib.launcher_pid), '')) END;
     hint := coalesce(
-      format('SELECT pg_terminate_backend(%s); -- it starts again by itself; if it does not, read the server log',
-             lib.launcher_pid),
+      outbox_internal.doctor_terminate(
+        lib.launcher_pid, 'it starts again by itself; if it does not, read the server log'),
       '-- it starts again after a second; if it does not, read the server log');
   ELSIF w.n = 0 AND lib.idle THEN
     detail := 'Nothing is due: no worker runs, and one starts when an event is committed or due.';
@@ -184,11 +230,15 @@ BEGIN
   ELSIF w.last_loop_at < clock_timestamp() - patience
           - make_interval(secs => extract(epoch FROM current_setting('outbox.poll_interval')::interval)) THEN
     status := 'error';
-    detail := format('%s, but the last round of the one with pid %s was at %s.', running, w.pid, w.last_loop_at);
-    hint := format('SELECT pg_terminate_backend(%s); '
-                   '-- another one takes over, and events in flight may be sent twice. '
-                   'Before: SELECT wait_event_type, wait_event, pg_blocking_pids(pid) FROM pg_stat_activity '
-                   'WHERE backend_type = ''outbox worker''', w.pid);
+    detail := format('%s, but the last round of the one with pid %s was at %s%s.', running, w.pid, w.last_loop_at,
+                     coalesce(': ' || outbox_internal.doctor_halt(w.pid), ''));
+    hint := outbox_internal.doctor_terminate(
+      w.pid,
+      'another one takes over, and events in flight may be sent twice. '
+      'Before: SELECT wait_event_type, wait_event, pg_blocking_pids(pid) FROM pg_stat_activity '
+      'WHERE backend_type = ''outbox worker''. One that stays takes no signal: in a shell on the database server, '
+      'kill -CONT with its pid, or detach its debugger. Last, kill -9 ends it, and then PostgreSQL restarts the '
+      'whole cluster, and all sessions end');
   ELSIF health.failures > 1 AND w.started_at > clock_timestamp() - interval '1 minute' THEN
     status := 'warning';
     detail := format('%s, the last one since %s: '

@@ -9,7 +9,8 @@ AS $$
     'user ' || a.usename,
     'application ' || nullif(a.application_name, ''),
     'from ' || a.client_addr,
-    a.state || ' since ' || date_trunc('second', a.state_change)))
+    a.state || ' since ' || date_trunc('second', a.state_change),
+    (SELECT outbox_internal.doctor_halt(a.pid) WHERE (outbox_internal.process_state(a.pid)).state IN ('T', 't'))))
   FROM pg_stat_activity AS a WHERE a.pid = doctor_session.pid
 $$;
 COMMENT ON FUNCTION outbox_internal.doctor_session(integer) IS
@@ -92,7 +93,7 @@ BEGIN
                        outbox_internal.doctor_session(s.pid), s.mode, s.relation,
                        CASE WHEN s.more > 0 THEN format(' and %s more', s.more) ELSE '' END,
                        date_trunc('second', s.since));
-      hint := format('SELECT pg_terminate_backend(%s); -- its transaction is rolled back', s.pid);
+      hint := outbox_internal.doctor_terminate(s.pid, 'its transaction is rolled back');
     ELSE
       detail := format('%s waits since %s for %s on %s, held up by %s; the worker and all producers wait behind it.',
                        outbox_internal.doctor_session(s.pid), date_trunc('second', s.since), s.mode, s.relation,
@@ -182,7 +183,7 @@ BEGIN
         THEN format('ROLLBACK PREPARED %s; -- its writes are lost; '
                     'ask its transaction manager whether COMMIT PREPARED is right instead',
                     outbox_internal.doctor_literal(s.gid))
-      ELSE format('SELECT pg_terminate_backend(%s); -- its transaction is rolled back', s.pid) END;
+      ELSE outbox_internal.doctor_terminate(s.pid, 'its transaction is rolled back') END;
     RETURN NEXT;
   END LOOP;
   IF NOT FOUND THEN
@@ -220,7 +221,7 @@ BEGIN
     detail := format('%s has had a transaction open since %s that has written events or is about to: '
                      'they are not visible before it commits.',
                      outbox_internal.doctor_session(s.pid), date_trunc('second', s.xact_start));
-    hint := format('SELECT pg_terminate_backend(%s); -- its transaction is rolled back, with its events', s.pid);
+    hint := outbox_internal.doctor_terminate(s.pid, 'its transaction is rolled back, with its events');
     RETURN NEXT;
   END LOOP;
   IF NOT FOUND THEN
@@ -270,7 +271,7 @@ BEGIN
     detail := format('%s has held a snapshot or a transaction id since %s: '
                      'vacuum cannot remove rows deleted since then, and the worker becomes slower.',
                      outbox_internal.doctor_session(s.pid), date_trunc('second', s.xact_start));
-    hint := format('SELECT pg_terminate_backend(%s); -- its query ends, and its transaction is rolled back', s.pid);
+    hint := outbox_internal.doctor_terminate(s.pid, 'its query ends, and its transaction is rolled back');
     RETURN NEXT;
   END LOOP;
   IF NOT FOUND THEN

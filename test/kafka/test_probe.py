@@ -9,6 +9,7 @@ import pytest
 from confluent_kafka.admin import (AclBinding, AclOperation, AclPermissionType, ResourcePatternType,
                                    ResourceType)
 from outbox_rig import patient, wait_until
+from outbox_rig.paths import ROOT
 
 
 def probe(db, sink: str, timeout: str = "10 s") -> dict[str, tuple]:
@@ -248,6 +249,34 @@ def test_rights(db, kafka):
                     connection.execute("SELECT * FROM outbox.probe('k')")
                 db.sql(grant)
             assert all(ok for (ok,) in connection.execute("SELECT ok FROM outbox.probe('k')"))
+
+
+def test_an_operator_sees_that_a_topic_is_missing(db, strict, aggregate):
+    """The role of docs/security.md reads columns of the events, not the table. A topic is named to a role that may read
+    what its name is made of, and otherwise the probe does not count as passed."""
+    page = re.findall(r"^```sql\n(.*?)^```$", (ROOT / "docs/security.md").read_text(), re.MULTILINE | re.DOTALL)
+    db.kafka_sink("crm", strict)
+    db.kafka_sink("tenants", strict, topic="events.${header.tenant}." + aggregate)
+    db.sql("SELECT outbox.pause('crm'), outbox.pause('tenants')")
+    db.enqueue("Missing" + aggregate, "1", headers='{"tenant": "blue"}')
+    asked = "SELECT ok, message, hint FROM outbox.probe('{}') WHERE ok IS NOT TRUE"
+    with db.role("operator"):
+        for block in page:
+            if block.startswith(("GRANT pg_monitor", "GRANT EXECUTE ON FUNCTION outbox.probe")):
+                db.sql(block)
+        db.sql("GRANT USAGE ON FOREIGN SERVER tenants TO operator")
+        with db.connect(user="operator") as operator:
+            [(ok, message, _)] = operator.execute(asked.format("crm")).fetchall()
+            assert (ok, message) == (False, f'topic "outbox.event.Missing{aggregate}" does not exist and the broker does not create topics')
+            [(ok, message, hint)] = operator.execute(asked.format("tenants")).fetchall()
+            assert (ok, message) == (None, "topics of pending events were not looked for: operator may not read headers of outbox.events")
+            db.sql(hint)
+            [(ok, message, _)] = operator.execute(asked.format("tenants")).fetchall()
+            assert not ok and f'topic "events.blue.{aggregate}" does not exist' in message
+        with db.connect(autocommit=False) as holder:
+            holder.execute("LOCK TABLE outbox.events IN ACCESS EXCLUSIVE MODE")
+            why = db.value("SELECT unseen FROM pg_foreign_server, outbox_internal.probe_topics(oid, 'operator'::regrole) WHERE srvname = 'crm'")
+            assert why == "topics of pending events were not looked for: canceling statement due to lock timeout"
 
 
 def test_no_worker(db, kafka, setting):

@@ -1,9 +1,14 @@
 """What outbox.doctor() reports about library, worker and sinks: the cause, and a hint that ends the stall when it is
 pasted unchanged."""
 
+import ctypes
 import os
 import re
 import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
 from contextlib import contextmanager
 
 import pytest
@@ -154,16 +159,74 @@ def test_a_worker_that_is_told_to_end_has_not_failed(db, pg, setting, end):
         line for line in log.splitlines() if "exited with exit code" in line), log
 
 
-def test_a_worker_that_stands_still(db):
+PTRACE_ATTACH, PTRACE_DETACH = 16, 17
+
+
+def traced(pid: int) -> tuple[str, Callable[[], object]]:
+    """Stops a process as a debugger does. Returns what the doctor says of it, and what ends it."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    assert libc.ptrace(PTRACE_ATTACH, pid, None, None) == 0, os.strerror(ctypes.get_errno())
+    return f": the debugger with pid {threading.get_native_id()} has stopped it.", lambda: libc.ptrace(PTRACE_DETACH, pid, None, None)
+
+
+@pytest.mark.parametrize("way", ["signal", "debugger"])
+def test_a_worker_that_stands_still(db, receiver, way):
+    """It takes no SIGTERM, so that the hint must not promise that one ends it."""
+    db.webhook_sink("crm", receiver, SECRET)
     worker = stop_asleep(db, "backend_type = 'outbox worker' AND datname = current_database()")
+    undo: list[Callable[[], object]] = []
     try:
+        words, cure = ": a signal has stopped it (SIGSTOP or SIGTSTP).", f"kill -CONT {worker};"
+        if way == "debugger":
+            words, detach = traced(worker)
+            cure = "Detach or end the debugger"
+            undo.append(detach)
+            os.kill(worker, signal.SIGCONT)
+        db.enqueue("Order", "1")
         state, detail, hint = wait_until(lambda: (said := db.doctor("worker", "500 ms"))[0] == "error" and said, 20, "the doctor")
-        assert f"pid {worker} " in detail and f"pg_terminate_backend({worker})" in hint
-        db.paste(hint)
+        assert f"pid {worker} " in detail and detail.endswith(words), detail
+        assert hint.startswith("-- ") and cure in hint and f"kill -9 {worker}, after which PostgreSQL restarts the whole cluster" in hint, hint
+        db.sql("SELECT pg_terminate_backend(%s)", worker)
+        assert db.doctor("worker", "500 ms")[:2] == (state, detail), "it is still there"
     finally:
-        os.kill(worker, signal.SIGCONT)
+        for step in undo:
+            step()
+        os.kill(worker, signal.SIGCONT)  # as the hint says
     wait_until(lambda: db.value("SELECT pid FROM outbox.workers WHERE database = current_database()") not in (None, worker), 20, "another worker")
+    wait_until(lambda: db.pending() == 0, 20, "delivery")
     assert db.doctor("worker", "1 minute")[0] == "ok"
+
+
+def test_a_process_that_waits_for_its_disk(db):
+    """As a parent waits for its vfork() child: the hint can still be pasted, and says that no signal reaches it yet."""
+    reader, writer = os.pipe()
+    parent = subprocess.Popen([sys.executable, "-c", "import ctypes; libc = ctypes.CDLL(None)\n"
+                               f"if libc.vfork() == 0: libc.read({reader}, ctypes.create_string_buffer(1), 1); libc._exit(0)"], pass_fds=[reader])
+    try:
+        wait_until(lambda: db.value("SELECT state FROM outbox_internal.process_state(%s)", parent.pid) == "D", 20, "state D")
+        halt, hint = db.sql("SELECT outbox_internal.doctor_halt(%s), outbox_internal.doctor_terminate(%s, 'it ends')", parent.pid, parent.pid)[0]
+        assert halt == "it waits in the kernel for a disk or a network file system (state D)"
+        assert hint.startswith(f"SELECT pg_terminate_backend({parent.pid}); -- it ends. Until its I/O ends, it takes no signal, kill -9 neither"), hint
+    finally:
+        os.write(writer, b"x")
+        parent.wait(20)
+        os.close(reader)
+        os.close(writer)
+    assert db.sql("SELECT state, tracer FROM outbox_internal.process_state(%s)", parent.pid) == [(None, None)]
+
+
+def test_a_session_that_is_stopped(db):
+    session = db.connect(autocommit=False)
+    session.execute("LOCK TABLE outbox.events IN SHARE MODE")
+    pid = session.info.backend_pid
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        status_, detail, hint = wait_until(lambda: (said := db.doctor("locks"))[0] != "ok" and "a signal has stopped it" in said[1] and said, 20, "the lock")
+        assert hint.startswith("-- ") and f"kill -CONT {pid};" in hint, hint
+    finally:
+        os.kill(pid, signal.SIGCONT)
+        session.close()
+    wait_until(lambda: db.doctor("locks")[0] == "ok", 20, "the lock to end")
 
 
 # ---- sinks ---------------------------------------------------------------------------------------------------------

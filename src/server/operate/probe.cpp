@@ -73,21 +73,34 @@ static void report_no_worker(ProbeState state, int64 ms) {
                                 : "See SELECT * FROM outbox.doctor(); and SELECT * FROM outbox.workers;")));
 }
 
-/* The topics of pending events, separated by commas; those that do not fit are left out. None for a caller who may
- * not read the events: a topic's name may be made of their headers. */
-static void read_topics(Oid server, char *topics, size_t size) {
+/* What the session finds before it asks the worker. */
+typedef struct PendingTopics {
+  char *names;  /* the topics of pending events, separated by commas; those that do not fit are left out */
+  char *unseen; /* why they were not looked for, or NULL; and what to do */
+  char *hint;
+} PendingTopics;
+
+/* In the caller's memory, which outlives SPI. */
+static char *copy_value(int column) {
+  const char *value = SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, column);
+
+  return value ? (char *)memcpy(SPI_palloc(strlen(value) + 1), value, strlen(value) + 1) : NULL;
+}
+
+static PendingTopics read_topics(Oid server) {
   static Statement sql = make_statement<OIDOID, OIDOID>(
-      "SELECT CASE WHEN pg_catalog.has_table_privilege($2, 'outbox.events'::pg_catalog.regclass, "
-      "'SELECT') THEN outbox_internal.probe_topics($1) ELSE '' END");
+      "SELECT t.topics, t.unseen, t.hint FROM outbox_internal.probe_topics($1, $2) AS t");
   Datum values[] = {ObjectIdGetDatum(server), ObjectIdGetDatum(GetUserId())};
 
   OwnerScope scope = owner_enter();
   owner_execute(&sql, values, NULL);
-  const char *all = SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1);
-  strlcpy(topics, all, size);
-  if (strlen(all) >= size)
-    *strrchr(topics, ',') = '\0';
+  PendingTopics found = {copy_value(1), copy_value(2), copy_value(3)};
+  if (strlen(found.names) >= OUTBOX_PROBE_TOPICS_SIZE) {
+    found.names[OUTBOX_PROBE_TOPICS_SIZE - 1] = '\0';
+    *strrchr(found.names, ',') = '\0';
+  }
   owner_leave(scope);
+  return found;
 }
 
 static ProbeSlot *take_slot(Oid server, int64 ms, bool send, const char *topics) {
@@ -150,6 +163,16 @@ static ProbeState wait_for_answer(ProbeSlot *slot) {
   }
 }
 
+/* A step that was left out: neither passed nor failed. */
+static void put_unseen(ReturnSetInfo *result, const char *name, const char *why, const char *hint) {
+  Datum values[5] = {CStringGetTextDatum(name), 0, 0, CStringGetTextDatum(why), 0};
+  bool nulls[5] = {false, true, true, false, hint == NULL};
+
+  if (hint)
+    values[4] = CStringGetTextDatum(hint);
+  tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+}
+
 static void put_step(ReturnSetInfo *result, const ob_probe_step *step) {
   Datum values[5];
   bool nulls[5] = {false};
@@ -182,9 +205,8 @@ SQL_FUNCTION(outbox_probe) {
                  quote_literal_cstr(name))));
   require_workers();
 
-  char *topics = (char *)palloc(OUTBOX_PROBE_TOPICS_SIZE);
-  read_topics(server, topics, OUTBOX_PROBE_TOPICS_SIZE);
-  ProbeSlot *slot = take_slot(server, ms, PG_GETARG_BOOL(2), topics);
+  const PendingTopics topics = read_topics(server);
+  ProbeSlot *slot = take_slot(server, ms, PG_GETARG_BOOL(2), topics.names);
   ProbeSlot *found = palloc_object(ProbeSlot);
   PG_ENSURE_ERROR_CLEANUP(free_slot, PointerGetDatum(slot));
   {
@@ -206,5 +228,7 @@ SQL_FUNCTION(outbox_probe) {
     report_no_worker(found->state, ms);
   for (int i = 0; i < found->n_steps; i++)
     put_step(result, &found->steps[i]);
+  if (topics.unseen)
+    put_unseen(result, "pending events", topics.unseen, topics.hint);
   PG_RETURN_NULL();
 }
