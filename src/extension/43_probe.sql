@@ -41,9 +41,9 @@ BEGIN
     AND has_column_privilege(probe_topics.reader, 'outbox.events'::regclass, c.name, 'SELECT') IS NOT TRUE;
   IF hidden IS NOT NULL THEN
     IF EXISTS (SELECT FROM outbox.events_pending AS e
-               WHERE e.sink COLLATE "C" = name COLLATE "C" AND e.available_at IS NULL)
+               WHERE e.sink = name AND e.available_at IS NULL)
        OR EXISTS (SELECT FROM outbox.events_pending AS e
-                  WHERE e.sink = name COLLATE "default" AND e.available_at IS NOT NULL AND e.blocked_by IS NULL) THEN
+                  WHERE e.sink = name AND e.available_at IS NOT NULL AND e.blocked_by IS NULL) THEN
       unseen := format('topics of pending events were not looked for: %I may not read %s of outbox.events',
                        pg_get_userbyid(probe_topics.reader), hidden);
       hint := format('GRANT SELECT (%s) ON outbox.events TO %I;', hidden, pg_get_userbyid(probe_topics.reader));

@@ -3,8 +3,8 @@
 -- fails cannot make events about its events.
 
 CREATE TABLE IF NOT EXISTS outbox_internal.conditions (
-  sink text NOT NULL,
-  what text NOT NULL,
+  sink text COLLATE "C" NOT NULL,
+  what text COLLATE "C" NOT NULL,
   since timestamptz,
   told_at timestamptz,
   n bigint,
