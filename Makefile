@@ -40,6 +40,8 @@ check:
 	test/run check
 else ifdef PGXS
 include $(PGXS)
+# install(1) removes a file before it creates it: without the lock, two installations at once would fail with "File exists".
+INSTALL := $(shell command -v flock >/dev/null && echo flock $$($(PG_CONFIG) --pkglibdir)) $(INSTALL)
 else
 all install installcheck:
 	@echo "PostgreSQL's server headers are missing: install postgresql-server-dev-NN (Debian), or set PG_CONFIG=/path/to/pg_config" >&2
@@ -104,9 +106,10 @@ kit_place = $(patsubst kit/%,%,$(1:src/%=%))
 install: install-kit
 install-kit: $(KIT_ARCHIVE)
 	$(INSTALL_DATA) -D $(KIT_ARCHIVE) $(DESTDIR)$(pkglibdir)/$(KIT_ARCHIVE)
-	$(foreach file,$(KIT),$(INSTALL_DATA) -D $(file) $(KIT_FOLDER)/$(call kit_place,$(file)) &&) true
-	$(foreach file,$(KIT_TEST),$(INSTALL_DATA) -D $(file) $(KIT_FOLDER)/sink-test/$(notdir $(file)) &&) true
-	$(foreach file,$(KIT_PROGRAM),$(INSTALL_SCRIPT) -D $(file) $(KIT_FOLDER)/sink-test/$(notdir $(file)) &&) true
+	@echo "installing $(words $(KIT) $(KIT_TEST) $(KIT_PROGRAM)) files in $(KIT_FOLDER)"
+	@$(foreach file,$(KIT),$(INSTALL_DATA) -D $(file) $(KIT_FOLDER)/$(call kit_place,$(file)) &&) true
+	@$(foreach file,$(KIT_TEST),$(INSTALL_DATA) -D $(file) $(KIT_FOLDER)/sink-test/$(notdir $(file)) &&) true
+	@$(foreach file,$(KIT_PROGRAM),$(INSTALL_SCRIPT) -D $(file) $(KIT_FOLDER)/sink-test/$(notdir $(file)) &&) true
 uninstall: uninstall-kit
 uninstall-kit:
 	rm -rf $(KIT_FOLDER) $(DESTDIR)$(pkglibdir)/$(KIT_ARCHIVE)

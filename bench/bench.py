@@ -35,7 +35,6 @@ import webhooks
 from measure import describe_machine, describe_versions, use_two_cores
 from outbox_rig import BUILD, Rig
 from outbox_rig.crashes import crashes
-from publish import publish
 from results import Failure, Results, table
 from stage import SETTINGS, Stage
 
@@ -166,6 +165,8 @@ def main() -> int:
     print("\n" + table([row for results in found.values() for row in results.rows]))
     print(f"\n{time.monotonic() - started:.0f} s; all figures: {FILE}")
     if given.publish:
+        from publish import publish  # it needs matplotlib, which --help does not
+
         publish(FILE)
     for name, results in found.items():
         if results.failed:

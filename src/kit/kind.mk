@@ -12,6 +12,8 @@ override with_llvm = no
 
 PGXS := $(shell $(PG_CONFIG) --pgxs)
 include $(PGXS)
+# install(1) removes a file before it creates it: without the lock, two installations at once would fail with "File exists".
+INSTALL := $(shell command -v flock >/dev/null && echo flock $$($(PG_CONFIG) --pkglibdir)) $(INSTALL)
 
 $(OBJS): $(OUTBOX_KIT)/kind.mk # a kit that was installed anew may have other headers, and its archive must fit them
 outbox_kind_module.o: $(OUTBOX_KIT)/kind_module.c

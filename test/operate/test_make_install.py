@@ -1,0 +1,17 @@
+"""make install, as people and their scripts run it."""
+
+import os
+import subprocess
+
+from outbox_rig.paths import ROOT, pg_config
+
+
+def test_two_installations_at_once(tmp_path):
+    """Neither fails, and what they print can be read."""
+    running = [subprocess.Popen(["make", "install", f"DESTDIR={tmp_path}", f"PG_CONFIG={pg_config('bindir') / 'pg_config'}"], cwd=ROOT,
+                                env=os.environ | {"MAKEFLAGS": ""}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for _ in range(6)]
+    for each in running:
+        printed = each.communicate()[0]
+        assert each.returncode == 0, printed
+        assert max(map(len, printed.splitlines())) < 1000, printed
+    assert list(tmp_path.rglob("outbox.so")) and list(tmp_path.rglob("kind.mk"))
