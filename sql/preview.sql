@@ -74,8 +74,8 @@ SELECT * FROM outbox.preview(pg_temp.uuid(5), 'regress_main');
 ROLLBACK TO s;
 INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, sink) VALUES ('no topic', '7', 'order.paid', 'regress_main');
 ROLLBACK TO s;
-ALTER SERVER regress_main OPTIONS (ADD message_max_bytes '1000');
 UPDATE outbox.events SET payload = to_jsonb(repeat('x', 2000)) WHERE id = pg_temp.uuid(1);
+ALTER SERVER regress_main OPTIONS (ADD message_max_bytes '1000');
 SELECT * FROM outbox.preview(pg_temp.uuid(1), 'regress_main');
 ROLLBACK TO s;
 

@@ -43,7 +43,11 @@ public:
            true});
     return found;
   }
-  KindDefaults defaults(const Options & /*server*/) const override { return {10, "exponential 100ms..5min"}; }
+  KindDefaults defaults(const Options &server) const override {
+    KindDefaults defaults{10, "exponential 100ms..5min"};
+    read_option(server, MAX_MESSAGE_BYTES, parse_max_message_bytes, defaults.largest_message);
+    return defaults;
+  }
 };
 
 }  // namespace

@@ -88,6 +88,9 @@ typedef struct ob_event {
   bool failed; /* its last delivery failed, whether or not that spent an attempt */
   const ob_header *headers;
   size_t n_headers;
+  /* NULL, or why the caller could not make the event, which then has neither payload nor headers: it ends as
+   * OB_REJECTED with this text, in its turn. */
+  const char *refused;
 } ob_event;
 
 /* Sets the value of ${database}: the database of this process. Call it before options are parsed; the name is copied.
@@ -117,6 +120,11 @@ size_t ob_option_names(const char *kind, ob_scope scope, const char **names, siz
 /* The options of the server that hold the address of a sink of `kind`, such as "url". As ob_option_names(). */
 size_t ob_target_options(const char *kind, const char **names, size_t max) OB_NOEXCEPT;
 
+/* The largest payload that the option max_payload can allow, and its default, in bytes. To send a payload takes about
+ * four times its size of the worker's memory. */
+#define OB_LARGEST_PAYLOAD ((size_t)256 * 1024 * 1024)
+#define OB_DEFAULT_MAX_PAYLOAD ((size_t)16 * 1024 * 1024)
+
 /* The options that all kinds have in common, parsed. Options that are not set have the kind's defaults. */
 typedef struct ob_common {
   bool ordered;
@@ -127,6 +135,7 @@ typedef struct ob_common {
   int default_max_attempts;  /* default of the kind and format, if neither option nor setting is set */
   const char *default_retry; /* static string */
   int64_t disable_after_ms;  /* the sink is disabled after failing for this long without a success; 0 = never */
+  size_t max_payload;        /* bytes of the largest payload that the sink takes, as it is given in ob_event */
 } ob_common;
 bool ob_common_options(const char *kind, const ob_option *options, size_t n, ob_common *out,
                        ob_error *error) OB_NOEXCEPT;

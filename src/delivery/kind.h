@@ -17,7 +17,7 @@
 
 /* The interface is this file and the types of delivery.h. Its number is raised by each change of them after which a
  * kind must be compiled anew. */
-enum { OB_KIND_MAGIC = 0x6f627831, OB_KIND_INTERFACE = 7 };
+enum { OB_KIND_MAGIC = 0x6f627831, OB_KIND_INTERFACE = 8 };
 
 #define OB_KIND_FUNCTION(name) __typeof__(ob_##name) *name
 

@@ -157,7 +157,9 @@ static bool kind_common_options(const char *kind, const ob_option *options, size
   return guarded(error, false, [&] {
     const SinkKind &sink = sink_kind(kind);
     KindDefaults defaults = sink.defaults(to_options(options, n));
-    *out = {true, false, 0, -1, nullptr, defaults.max_attempts, defaults.retry, defaults.disable_after.count()};
+    const size_t max_payload = std::clamp(defaults.largest_message, OB_DEFAULT_MAX_PAYLOAD, OB_LARGEST_PAYLOAD);
+    *out = {true,       false, 0, -1, nullptr, defaults.max_attempts, defaults.retry, defaults.disable_after.count(),
+            max_payload};
     for (const ob_option &option : std::span(options, n)) {
       std::string name = option.name;
       const char *value = option.value ? option.value : "";
@@ -172,6 +174,8 @@ static bool kind_common_options(const char *kind, const ob_option *options, size
         out->retry = value;
       else if (name == MAX_ATTEMPTS.text)
         out->max_attempts = static_cast<int>(parse_int(name, value, 1, INT32_MAX));
+      else if (name == MAX_PAYLOAD.text)
+        out->max_payload = parse_max_payload(name, value);
       else if (name == RETENTION.text)
         out->retention_ms =
             parse_duration(name, value, std::chrono::milliseconds(0), std::chrono::milliseconds::max()).count();

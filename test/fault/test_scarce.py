@@ -26,7 +26,7 @@ def test_an_event_that_there_is_no_memory_for(db, pg, receiver):
     worker = db.value(WORKER)
     limit_memory(pg, worker, 24 << 20)
     for n in range(3):
-        db.sql("SELECT outbox.enqueue('Order', 'large', 'e', to_jsonb(repeat('x', 20000000)))")
+        db.sql("SELECT outbox.enqueue('Order', 'large', 'e', to_jsonb(repeat('x', 15000000)))")
     db.enqueue("Order", "large", payload='"after"')
     for n in range(20):
         db.enqueue("Order", f"small{n}", payload='"small"')

@@ -254,6 +254,25 @@ TEST_F(EngineOrder, WhatASinkCannotMakeAMessageOfIsRejectedAndTheRestGoes) {
   EXPECT_EQ(engine.done.at(0).error, "event does not fit: It never will.");
 }
 
+TEST_F(EngineOrder, WhatTheCallerCouldNotMakeIsRejectedInItsTurn) {
+  ob_sink *sink = open({{"on_dead_letter", "block"}});
+  door::Event first, refused, behind;
+  std::vector<ob_event> batch;
+  for (door::Event *event : {&first, &refused, &behind}) {
+    event->ticket = ++last;
+    batch.push_back(event->raw());
+  }
+  batch[1].payload = {nullptr, 0};
+  batch[1].refused = "payload of the event is too large: It is.";
+  EXPECT_EQ(ob_submit(sink, batch.data(), batch.size()), 3u);
+  EXPECT_EQ(control("main").held, (std::vector<uint64_t>{1}));
+  EXPECT_EQ(ended(), (Ended{{2, OB_REJECTED}, {3, OB_RETURNED}}));
+  EXPECT_EQ(engine.done.at(0).error, "payload of the event is too large: It is.");
+  ob_sink_status status;
+  ob_sink_get_status(sink, &status);
+  EXPECT_EQ(status.failures[OB_REASON_TOO_LARGE], 1u);
+}
+
 TEST_F(EngineTest, ADownSinkOpensTheCircuitAndAProbeClosesIt) {
   ob_sink *sink = open();
   submit(sink, 1);

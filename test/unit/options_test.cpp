@@ -55,6 +55,20 @@ TEST(Options, Durations) {
         << bad;
 }
 
+TEST(Options, Sizes) {
+  auto parse = [](const char *text) { return outbox::parse_size("option", text, 1024, 256 << 20); };
+  EXPECT_EQ(parse("1024"), 1024u);
+  EXPECT_EQ(parse("1kB"), 1024u);
+  EXPECT_EQ(parse("2000 B"), 2000u);
+  EXPECT_EQ(parse(" 16 MB "), 16u << 20);
+  EXPECT_EQ(parse("256MB"), 256u << 20);
+  for (const char *bad :
+       {"", "1023", "MB", "1.5MB", "-1MB", "1GB", "1mb", "257MB", "18446744073709551615MB", "1 M B"})
+    EXPECT_EQ(detail_of([&] { parse(bad); }),
+              "Expected a size from 1kB to 256MB: a whole number of bytes, or one with a unit: kB, MB.")
+        << bad;
+}
+
 TEST(Options, EveryMistakeHasItsOwnError) {
   auto refused = [](ob_scope scope, ob_error_kind kind, const char *message,
                     const std::vector<door::Refusal> &refusals, const door::OptionList &besides = {}) {
@@ -150,6 +164,7 @@ TEST(Options, CommonOnesAreParsedWithTheirDefaults) {
   EXPECT_FALSE(common.block_on_dead_letter);
   EXPECT_EQ(common.max_attempts, 0);
   EXPECT_EQ(common.retention_ms, -1);
+  EXPECT_EQ(common.max_payload, OB_DEFAULT_MAX_PAYLOAD);
   EXPECT_EQ(common.retry, nullptr);
   EXPECT_EQ(common.default_max_attempts, 3);
   EXPECT_STREQ(common.default_retry, "exponential 1s..2s");
@@ -168,6 +183,15 @@ TEST(Options, CommonOnesAreParsedWithTheirDefaults) {
   ASSERT_TRUE(ob_common_options("memory", go_on.data(), go_on.size(), &common, &error)) << error.message;
   EXPECT_FALSE(common.block_on_dead_letter);
 
+  /* The largest payload is not smaller than the largest message, unless the option says so. */
+  auto max_payload = [&](door::OptionList given) {
+    return ob_common_options("kafka", given.data(), given.size(), &common, &error) ? common.max_payload : 0;
+  };
+  EXPECT_EQ(max_payload({{"message_max_bytes", "1000"}}), OB_DEFAULT_MAX_PAYLOAD);
+  EXPECT_EQ(max_payload({{"message_max_bytes", "20000000"}}), 20'000'000u);
+  EXPECT_EQ(max_payload({{"message_max_bytes", "1000000000"}}), OB_LARGEST_PAYLOAD);
+  EXPECT_EQ(max_payload({{"message_max_bytes", "20000000"}, {"max_payload", "1MB"}}), 1u << 20);
+
   door::OptionList bad = {{"max_attempts", "x"}};
   EXPECT_FALSE(ob_common_options("memory", bad.data(), 1, &common, &error));
   EXPECT_STREQ(error.subject, "max_attempts");
@@ -180,8 +204,9 @@ std::set<std::string> names(ob_scope scope) {
 }
 
 TEST(Options, NamesByScopeForAHint) {
-  EXPECT_EQ(names(OB_SERVER), (std::set<std::string>{"events", "aggregates", "match", "ordered", "on_dead_letter",
-                                                     "retry", "max_attempts", "retention", "capacity", "path"}));
+  EXPECT_EQ(names(OB_SERVER),
+            (std::set<std::string>{"events", "aggregates", "match", "ordered", "on_dead_letter", "retry",
+                                   "max_attempts", "retention", "max_payload", "capacity", "path"}));
   EXPECT_EQ(names(OB_USER_MAPPING), (std::set<std::string>{"token"}));
   const char *one;
   EXPECT_EQ(ob_option_names("memory", OB_SERVER, &one, 1), 1u);

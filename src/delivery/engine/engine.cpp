@@ -46,6 +46,10 @@ bool Runner::submit(const ob_event &event) {
     end_at_once({event.ticket, event.key_hash, Outcome::Returned, -1, "waits behind a failed event of the same key"});
     return true;
   }
+  if (event.refused) {
+    end_at_once({event.ticket, event.key_hash, Outcome::Rejected, -1, event.refused, OB_REASON_TOO_LARGE});
+    return true;
+  }
   try {
     if (!sink_->checks_events())
       config_->check_event(event);

@@ -176,6 +176,7 @@ struct KindDefaults {
   int max_attempts;
   const char *retry;
   std::chrono::milliseconds disable_after{0}; /* disabled after failing for this long without a success; 0 = never */
+  size_t largest_message = 0;                 /* in bytes, if options set it: max_payload's default is not smaller */
 };
 
 class SinkKind {

@@ -91,6 +91,29 @@ milliseconds parse_duration(const std::string &name, const std::string &value, m
   return milliseconds(number * factor);
 }
 
+static constexpr std::pair<std::string_view, size_t> sizes[] = {{"MB", 1024 * 1024}, {"kB", 1024}, {"B", 1}, {"", 1}};
+
+static std::string size_text(size_t size) {
+  for (const auto &[unit, bytes] : sizes)
+    if (size % bytes == 0)
+      return std::to_string(size / bytes) + std::string(unit);
+  return {};
+}
+
+size_t parse_size(const std::string &name, const std::string &value, size_t min, size_t max) {
+  std::string_view text = trim(value);
+  size_t number = 0;
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  std::string_view unit_name = trim(text.substr(static_cast<size_t>(end - text.data())));
+  const auto *unit =
+      std::find_if(std::begin(sizes), std::end(sizes), [&](auto &each) { return each.first == unit_name; });
+  if (error != std::errc() || unit == std::end(sizes) || number > max / unit->second || number * unit->second < min)
+    throw_bad_value(name, value,
+                    "Expected a size from " + size_text(min) + " to " + size_text(max) +
+                        ": a whole number of bytes, or one with a unit: kB, MB.");
+  return number * unit->second;
+}
+
 bool parse_on_dead_letter(const std::string &name, const std::string &value) {
   if (value != "continue" && value != "block")
     throw_bad_value(name, value, "Expected \"continue\" or \"block\".");
@@ -117,6 +140,10 @@ static void check_retention(const std::string &name, const std::string &value) {
   parse_duration(name, value, milliseconds(0), std::chrono::hours(24 * 3650));
 }
 
+size_t parse_max_payload(const std::string &name, const std::string &value) {
+  return parse_size(name, value, 1024, OB_LARGEST_PAYLOAD);
+}
+
 const std::vector<OptionSpec> &common_options() {
   static const auto &specs = *new std::vector<OptionSpec>{
       server_option(EVENTS, check_globs, "Event types to take: comma-separated globs. Default '*'."),
@@ -136,6 +163,9 @@ const std::vector<OptionSpec> &common_options() {
       server_option(
           RETENTION, check_retention,
           "How long delivered events are kept: 0 (deleted at once) to 3650d. Default: the setting outbox.retention."),
+      server_option(MAX_PAYLOAD, check<parse_max_payload>,
+                    "Largest payload of an event in bytes, as it is sent, or with the unit kB or MB: 1kB to 256MB. "
+                    "Default 16MB, or the sink's largest message if that is larger."),
   };
   return specs;
 }

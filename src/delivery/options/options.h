@@ -43,7 +43,8 @@ struct OptionName {
 
 /* The options that all kinds have. */
 inline constexpr OptionName EVENTS{"events"}, AGGREGATES{"aggregates"}, MATCH{"match"}, ORDERED{"ordered"},
-    ON_DEAD_LETTER{"on_dead_letter"}, RETRY{"retry"}, MAX_ATTEMPTS{"max_attempts"}, RETENTION{"retention"};
+    ON_DEAD_LETTER{"on_dead_letter"}, RETRY{"retry"}, MAX_ATTEMPTS{"max_attempts"}, RETENTION{"retention"},
+    MAX_PAYLOAD{"max_payload"};
 /* Names that several tables have. */
 inline constexpr OptionName URL{"url"}, FORMAT{"format"}, SOURCE{"source"}, HEADERS{"headers"}, USER{"user"},
     PASSWORD{"password"}, BEARER_TOKEN{"bearer_token"};
@@ -107,6 +108,10 @@ int64_t parse_int(const std::string &name, const std::string &value, int64_t min
 /* '500ms', '15s', '5min' or '5m', '2h', '1d'; a number without unit is refused, except 0. */
 std::chrono::milliseconds parse_duration(const std::string &name, const std::string &value,
                                          std::chrono::milliseconds min, std::chrono::milliseconds max);
+
+/* In bytes: '1048576', '1024kB', '1MB'. */
+size_t parse_size(const std::string &name, const std::string &value, size_t min, size_t max);
+size_t parse_max_payload(const std::string &name, const std::string &value);
 
 /* An option with a fixed set of values; the first one is the default. */
 template <class Value>

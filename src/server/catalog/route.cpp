@@ -285,6 +285,7 @@ static size_t without_unused_url(Oid server_oid, ob_option *options, size_t n) {
 const ob_checker *route_checker(RouteSink *sink) {
   bool isnull;
   size_t n;
+  ob_common common;
   ob_error error;
 
   if (sink->checker_tried)
@@ -296,9 +297,16 @@ const ob_checker *route_checker(RouteSink *sink) {
   ob_option *options = wrapper_options(datum, isnull, &n);
   n = without_unused_url(sink->server_oid, options, n);
   sink->checker = ob_checker_open(sink->kind, options, n, &error);
+  sink->max_payload =
+      ob_common_options(sink->kind, options, n, &common, &error) ? common.max_payload : OB_LARGEST_PAYLOAD;
   sink->checker_tried = true;
   ReleaseSysCache(tuple);
   return sink->checker;
+}
+
+size_t route_max_payload(RouteSink *sink) {
+  (void)route_checker(sink);
+  return sink->checker_tried ? sink->max_payload : OB_LARGEST_PAYLOAD;
 }
 
 static const char *hint_for_unknown(const char *name) {

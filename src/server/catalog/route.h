@@ -27,6 +27,7 @@ typedef struct RouteSink {
   struct RouteSink *same_header; /* the next sink of the same hash entry: route_index.h */
   bool checker_tried;
   ob_checker *checker;
+  size_t max_payload; /* known with the checker */
 } RouteSink;
 
 /* The part of an event that routes match. Names are in the server's encoding, headers in UTF-8. */
@@ -59,3 +60,6 @@ RouteSink *route_require(const char *name, Oid role);
 /* Returns the sink's checker of events, opened at the first call. NULL when the options do not parse, because another
  * version of the library wrote them. Does not rebuild the cache. */
 const ob_checker *route_checker(RouteSink *sink);
+/* The largest payload that the sink takes, in bytes. The largest that any sink can take when the options do not
+ * parse. Does not rebuild the cache. */
+size_t route_max_payload(RouteSink *sink);

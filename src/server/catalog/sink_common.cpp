@@ -24,5 +24,6 @@ bool sink_common(const char *kind, const ob_option *options, size_t n, dispatch:
                                                                   : given.default_retry;
   strlcpy(common->retry, retry, sizeof(common->retry));
   common->disable_after_ms = given.disable_after_ms;
+  common->max_payload = given.max_payload;
   return true;
 }

@@ -10,6 +10,7 @@ typedef struct SinkCommon {
   int64 retention_ms;
   char retry[256];
   int64 disable_after_ms; /* 0 = never */
+  size_t max_payload;
 } SinkCommon;
 
 /* Returns false and sets nothing when the options do not parse, because another version of the library wrote them. */

@@ -1,5 +1,6 @@
 /* claim_event.cpp: makes the event of a row that a round has chosen. A row that cannot be read, or that is too large
- * for the memory of the process, waits. */
+ * for the memory of the process, waits. An event that is too large for its sink goes to the delivery library without
+ * its content, and comes back as a dead letter in the order of its key. */
 #include "server/claim/claim_table.h"
 
 #include "server/claim/batches.h"
@@ -32,13 +33,17 @@ static InFlightEvent *claim_row(WorkerSink *sink, const dispatch::ReadRow *read,
   return event;
 }
 
+/* Returns NULL when there is no memory for the event. */
 static InFlightEvent *add_to_batch(WorkerSink *sink, const dispatch::ReadRow *read) {
   const EventRow *row = (const EventRow *)read->of_port;
   ob_event *event = batch_next(sink);
+  uint32 bytes;
 
   unreadable_begin(row->position, row->xmin, PART_EVENT);
-  uint32 bytes = event_row_to_event(row, sink->rules.ordered, event);
+  const bool made = event_row_to_event(row, sink->rules.ordered, sink->common.max_payload, event, &bytes);
   unreadable_done();
+  if (!made)
+    return NULL;
   unreadable_forget(row->position);
   InFlightEvent *claimed = claim_row(sink, read, bytes);
   batch_add(sink, claimed);
@@ -82,10 +87,10 @@ InFlightEvent *ClaimTable::claim(const dispatch::ReadRow &row, const char **reas
     *reason = "it cannot be read";
     return NULL;
   }
-  if (!event_row_fits(event_row)) {
+  InFlightEvent *event = add_to_batch(sink, &row);
+  if (event == NULL) {
     wait_for_memory(sink, &row.facts);
     *reason = "there is no memory for it";
-    return NULL;
   }
-  return add_to_batch(sink, &row);
+  return event;
 }

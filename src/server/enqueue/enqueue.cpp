@@ -223,6 +223,7 @@ static void forget_present_time(TriggerRow *row) {
 
 static void enqueue_event(TriggerRow *row, EventWriter writer) {
   EventHeaders headers;
+  EventSize size;
   int n = 0;
   Datum *names = NULL;
   bool is_new = is_new_id(row);
@@ -232,10 +233,11 @@ static void enqueue_event(TriggerRow *row, EventWriter writer) {
   if (writer != WRITER_COPY) {
     reset_delivery(row);
     forget_present_time(row);
+    event_check_size(NULL, row, &size);
     event_check_encoding(NULL, row);
     event_check(row, &headers);
     RouteSink **sinks = choose_sinks(row, &headers, writer, &n);
-    event_check_sinks(row, &headers, sinks, n, true);
+    event_check_sinks(row, &headers, &size, sinks, n, true);
     /* The next statement may rebuild the cache of sinks, so their names are copied. */
     names = palloc_array(Datum, n + 1);
     bool for_worker = n == 0;

@@ -6,7 +6,6 @@
 #include "server/enqueue/event_check.h"
 
 extern "C" {
-#include "access/detoast.h"
 #include "datatype/timestamp.h"
 #include "mb/pg_wchar.h"
 #include "utils/builtins.h"
@@ -18,6 +17,7 @@ extern "C" {
 #include "server/base/delivery_error.h"
 #include "server/event/event_row.h"
 #include "server/event/header_text.h"
+#include "server/event/jsonb_text.h"
 
 /* Kafka's limit for a topic's name, which usually contains the type. In characters. */
 enum { MAX_TYPE_LENGTH = 249 };
@@ -222,8 +222,11 @@ void event_check_encoding(const TriggerRow *before, const TriggerRow *row) {
       (void)column_text(row, column);
     } else if (!row_isnull(row, column)) {
       Jsonb *json = DatumGetJsonbP(row_get(row, column));
-      char *text = JsonbToCString(NULL, &json->root, (int)VARSIZE(json));
-      (void)to_utf8(text, strlen(text));
+      StringInfoData text;
+      initStringInfo(&text);
+      (void)jsonb_append_text(&text, &json->root, OB_LARGEST_PAYLOAD);
+      (void)to_utf8(text.data, text.len);
+      pfree(text.data);
     }
   }
   error_context_stack = context.previous;
@@ -239,30 +242,96 @@ void event_check(TriggerRow *row, EventHeaders *headers) {
   event_check_payload(row);
 }
 
-/* Most sinks check only the payload's length. A jsonb is rendered only when its size may be near the limit, which is
- * 0 for a sink that checks the text: its binary form is seldom smaller than a quarter of its text. */
-static ob_text payload_of(const TriggerRow *row, size_t limit) {
-  EventColumn column = row_isnull(row, EV_PAYLOAD) ? EV_PAYLOAD_BYTES : EV_PAYLOAD;
+static const EventColumn measured_texts[] = {EV_AGGREGATE_TYPE, EV_AGGREGATE_ID,  EV_EVENT_TYPE,
+                                             EV_CONTENT_TYPE,   EV_PARTITION_KEY, EV_DEDUP_KEY};
 
-  if (row_isnull(row, column))
-    return {NULL, 0};
-  Size raw = toast_raw_datum_size(row_get(row, column)) - VARHDRSZ;
-  if (column == EV_PAYLOAD && raw > limit / 4) {
-    Jsonb *payload = DatumGetJsonbP(row_get(row, column));
-    char *rendered = JsonbToCString(NULL, &payload->root, (int)VARSIZE(payload));
-    return to_utf8(rendered, strlen(rendered));
-  }
-  return {"", raw};
+static const struct varlena *column_value(const TriggerRow *row, EventColumn column) {
+  return row_isnull(row, column) ? NULL : (const struct varlena *)DatumGetPointer(row_get(row, column));
 }
 
-void event_check_sinks(const TriggerRow *row, const EventHeaders *headers, RouteSink *const *sinks, int n,
-                       bool is_new) {
+static SentColumns sent_columns(const TriggerRow *row) {
+  SentColumns sent = {
+      column_value(row, EV_PAYLOAD), column_value(row, EV_PAYLOAD_BYTES), column_value(row, EV_HEADERS), {}};
+
+  static_assert(lengthof(sent.texts) == lengthof(measured_texts));
+  for (size_t i = 0; i < lengthof(measured_texts); i++)
+    sent.texts[i] = column_value(row, measured_texts[i]);
+  return sent;
+}
+
+/* Does the UPDATE give the column a value of its own? It may equal the former one. */
+static bool is_replaced(const TriggerRow *before, const TriggerRow *row, EventColumn column) {
+  const struct varlena *was = column_value(before, column), *is = column_value(row, column);
+
+  return is && !(was && VARSIZE_ANY(was) == VARSIZE_ANY(is) && memcmp(was, is, VARSIZE_ANY(is)) == 0);
+}
+
+bool event_payload_replaced(const TriggerRow *before, const TriggerRow *after) {
+  return is_replaced(before, after, EV_PAYLOAD) || is_replaced(before, after, EV_PAYLOAD_BYTES);
+}
+
+void event_check_size(const TriggerRow *before, const TriggerRow *row, EventSize *size) {
+  SentColumns sent = sent_columns(row);
+  ob_error error;
+
+  if (before) {
+    if (!is_replaced(before, row, EV_PAYLOAD))
+      sent.payload = NULL;
+    if (!is_replaced(before, row, EV_PAYLOAD_BYTES))
+      sent.payload_bytes = NULL;
+    bool texts = is_replaced(before, row, EV_HEADERS);
+    for (EventColumn column : measured_texts)
+      texts = texts || is_replaced(before, row, column);
+    if (!texts) {
+      sent.headers = NULL;
+      memset(sent.texts, 0, sizeof sent.texts);
+    }
+  }
+  event_measure(&sent, OB_LARGEST_PAYLOAD, size);
+  if (size->fit != EVENT_FITS) {
+    event_measure_exactly(&sent, size);
+    event_size_error(size, OB_LARGEST_PAYLOAD, &error);
+    delivery_error(&error);
+  }
+}
+
+/* Most sinks check only the payload's length. Its text is made for a sink that checks the text, and where sent text
+ * may be longer than it is here. */
+static ob_text payload_of(const TriggerRow *row, size_t length, bool need_text) {
+  StringInfoData text;
+
+  if (row_isnull(row, EV_PAYLOAD))
+    return row_isnull(row, EV_PAYLOAD_BYTES) ? ob_text{NULL, 0} : ob_text{"", length};
+  if (!need_text && GetDatabaseEncoding() == PG_UTF8)
+    return {"", length};
+  initStringInfo(&text);
+  (void)jsonb_append_text(&text, &DatumGetJsonbP(row_get(row, EV_PAYLOAD))->root, length);
+  return to_utf8(text.data, text.len);
+}
+
+/* The kind's own limit comes first, because its message says more. A kind that reads the text has it only when the
+ * payload is small enough. */
+static bool check_for_sink(const ob_event *event, RouteSink *sink, bool is_new, ob_error *error) {
+  const ob_checker *checker = route_checker(sink);
+  const size_t most = route_max_payload(sink);
+  const bool fits = event->payload.len <= most;
+
+  if (checker && (fits || ob_checker_max_payload(checker) > 0) &&
+      !(is_new ? ob_checker_check_new : ob_checker_check)(checker, event, error))
+    return false;
+  if (!fits) {
+    const EventSize size = {EVENT_PAYLOAD_TOO_LARGE, true, event->payload.len, 0};
+    event_size_error(&size, most, error);
+  }
+  return fits;
+}
+
+void event_check_sinks(const TriggerRow *row, const EventHeaders *headers, const EventSize *size,
+                       RouteSink *const *sinks, int n, bool is_new) {
   ob_event event;
   ob_error error, first_too_large;
   const RouteSink *too_large_for = NULL;
-  size_t limit = SIZE_MAX;
-  bool fits_somewhere = false;
-  auto check = is_new ? ob_checker_check_new : ob_checker_check;
+  bool need_text = false, fits_somewhere = false;
 
   memset(&event, 0, sizeof event);
   event.created_at_us = event_unix_us(DatumGetTimestampTz(row_get(row, EV_CREATED_AT)));
@@ -281,12 +350,11 @@ void event_check_sinks(const TriggerRow *row, const EventHeaders *headers, Route
   event.n_headers = headers->n;
   for (int i = 0; i < n; i++)
     if (const ob_checker *checker = route_checker(sinks[i]))
-      limit = Min(limit, ob_checker_max_payload(checker));
-  event.payload = payload_of(row, limit);
+      need_text = need_text || (ob_checker_max_payload(checker) == 0 && size->payload <= route_max_payload(sinks[i]));
+  event.payload = payload_of(row, size->payload, need_text);
 
   for (int i = 0; i < n; i++) {
-    const ob_checker *checker = route_checker(sinks[i]);
-    if (checker == NULL || check(checker, &event, &error)) {
+    if (check_for_sink(&event, sinks[i], is_new, &error)) {
       fits_somewhere = true;
     } else if (error.kind != OB_TOO_LARGE) {
       delivery_error_of_sink(&error, sinks[i]->name);
@@ -297,9 +365,7 @@ void event_check_sinks(const TriggerRow *row, const EventHeaders *headers, Route
   }
   if (!fits_somewhere && too_large_for)
     delivery_error_of_sink(&first_too_large, too_large_for->name);
-  for (int i = 0; too_large_for && is_new && i < n; i++) {
-    const ob_checker *checker = route_checker(sinks[i]);
-    if (checker && !check(checker, &event, &error))
+  for (int i = 0; too_large_for && is_new && i < n; i++)
+    if (!check_for_sink(&event, sinks[i], is_new, &error))
       delivery_warn_too_large(&error, sinks[i]->name);
-  }
 }

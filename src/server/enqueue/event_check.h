@@ -2,6 +2,7 @@
 #pragma once
 
 #include "server/catalog/route.h"
+#include "server/event/event_size.h"
 #include "server/event/trigger_row.h"
 
 #include "delivery/delivery.h"
@@ -11,6 +12,13 @@ typedef struct EventHeaders {
   ob_header *list;
   size_t n;
 } EventHeaders;
+/* Measures the event, and raises an error when it is too large for every sink that there can be. Looks only at
+ * columns that differ from `before` (NULL: the row is new). */
+void event_check_size(const TriggerRow *before, const TriggerRow *row, EventSize *size);
+
+/* Does an UPDATE give the event another payload? Reads no TOAST value, which may be damaged. */
+bool event_payload_replaced(const TriggerRow *before, const TriggerRow *after);
+
 /* Raises an error for text that cannot be converted to UTF-8, because it could not be sent. Skips columns that equal
  * `before` (NULL: the row is new), and does nothing in a database with encoding UTF8. */
 void event_check_encoding(const TriggerRow *before, const TriggerRow *row);
@@ -26,8 +34,8 @@ void event_check_created_at(const TriggerRow *row);
  * default {}: beside payload_bytes, {} counts as no payload and becomes NULL. */
 void event_check_payload(TriggerRow *row);
 
-/* Raises an error when a sink can never send the event. An event that is too large for some of the sinks is accepted
- * with a warning, and becomes a dead letter there; one that is too large for all is an error. `is_new`: the event is
- * being enqueued, so probable mistakes are errors as well. */
-void event_check_sinks(const TriggerRow *row, const EventHeaders *headers, RouteSink *const *sinks, int n,
-                       bool is_new);
+/* After event_check_size(). Raises an error when a sink can never send the event. An event that is too large for some
+ * of the sinks is accepted with a warning, and becomes a dead letter there; one that is too large for all is an
+ * error. `is_new`: the event is being enqueued, so probable mistakes are errors as well. */
+void event_check_sinks(const TriggerRow *row, const EventHeaders *headers, const EventSize *size,
+                       RouteSink *const *sinks, int n, bool is_new);

@@ -146,7 +146,7 @@ static bool only_unchecked_columns_change(const TriggerRow *before, const Trigge
   for (EventColumn column : checked)
     if (!row_same(before, after, column))
       return false;
-  return true;
+  return !event_payload_replaced(before, after);
 }
 
 /* Does the UPDATE give a payload beside the one that the event has, or two of them? Compares no values: a TOAST value
@@ -167,15 +167,18 @@ static void mark_sent_by_time(const TriggerRow *before, TriggerRow *after) {
 static void check_for_sink(const TriggerRow *before, const TriggerRow *after, const EventHeaders *headers) {
   static const EventColumn sent[] = {EV_SINK,    EV_AGGREGATE_TYPE, EV_EVENT_TYPE,
                                      EV_HEADERS, EV_CONTENT_TYPE,   EV_PARTITION_KEY};
-  bool same = true;
+  bool same = !event_payload_replaced(before, after);
+  EventSize size;
 
   for (EventColumn column : sent)
     same = same && row_same(before, after, column);
   if (same || row_isnull(after, EV_SINK) || row_isnull(after, EV_ID) || row_isnull(after, EV_CREATED_AT) ||
       row_has_status(after, "SENT"))
     return;
-  if (RouteSink *sink = route_find(TextDatumGetCString(row_get(after, EV_SINK))))
-    event_check_sinks(after, headers, &sink, 1, false);
+  if (RouteSink *sink = route_find(TextDatumGetCString(row_get(after, EV_SINK)))) {
+    event_check_size(NULL, after, &size);
+    event_check_sinks(after, headers, &size, &sink, 1, false);
+  }
 }
 
 SQL_FUNCTION(outbox_events_before_update) {
@@ -184,6 +187,7 @@ SQL_FUNCTION(outbox_events_before_update) {
   TriggerData *trigger = check_call(fcinfo, good, "events_before_update", "a BEFORE UPDATE");
   TriggerRow before, after;
   EventHeaders headers;
+  EventSize size;
 
   if (is_own_change())
     return PointerGetDatum(trigger->tg_newtuple);
@@ -212,6 +216,7 @@ SQL_FUNCTION(outbox_events_before_update) {
   if (event_is_manual(&after))             /* no worker would remove the mark */
     row_set_null(&after, EV_BLOCKED_BY);
   if (!is_replicated(&before)) {
+    event_check_size(&before, &after, &size);
     event_check_encoding(&before, &after);
     if (!row_same(&before, &after, EV_CREATED_AT))
       event_check_created_at(&after);

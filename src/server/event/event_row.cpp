@@ -6,6 +6,7 @@
 
 #include <span>
 
+#include "server/event/event_size.h"
 #include "server/event/header_text.h"
 #include "server/event/jsonb_text.h"
 #include "server/event/key_hash.h"
@@ -158,25 +159,100 @@ static ob_text copy_varlena(const EventRow *row, int column) {
   return copy;
 }
 
-static ob_text copy_json(const EventRow *row, int column) {
-  static const int KEPT = 64 * 1024;
-  static StringInfoData text = {};
-  Jsonb *value = DatumGetJsonbP(row->tuple->tts_values[column]);
+/* Is there memory for this many bytes in each of the copies of a payload: detoasted, in the round, in the delivery
+ * library, in the request? */
+static bool have_memory(size_t length) {
+  static const size_t SMALL = 1024 * 1024, COPIES = 4;
 
+  if (length < SMALL)
+    return true;
+  void *all = palloc_extended(length * COPIES, MCXT_ALLOC_HUGE | MCXT_ALLOC_NO_OOM);
+  if (all == NULL)
+    return false;
+  pfree(all);
+  return true;
+}
+
+/* Copies the text of a payload whose stored size is small, in one walk. Returns false if the text is not small. */
+static bool copy_small_json(Jsonb *json, size_t most, EventSize *size, ob_text *copy) {
+  static const size_t SMALL = 64 * 1024;
+  static StringInfoData text = {};
+
+  if (VARSIZE(json) > SMALL)
+    return false;
   if (text.data == NULL) {
     MemoryContext previous = MemoryContextSwitchTo(TopMemoryContext);
     initStringInfo(&text);
     MemoryContextSwitchTo(previous);
   }
   resetStringInfo(&text);
-  jsonb_append_text(&text, &value->root);
-  free_detoasted(row, column, value);
+  const JsonbFit fit = jsonb_append_text(&text, &json->root, Min(most, SMALL));
+  if (fit == JSONB_TOO_LARGE)
+    return false;
+  if (fit == JSONB_TOO_DEEP)
+    size->fit = EVENT_TOO_DEEP;
+  else
+    *copy = copy_text(text.data, text.len);
+  return true;
+}
+
+/* Writes a large text to where it stays in a UTF-8 database. */
+static ob_text copy_large_json(Jsonb *json, size_t length) {
+  static const size_t SPARE = 8192; /* more than what jsonb_append_text() makes room for at once */
+  StringInfoData text = {(char *)MemoryContextAllocHuge(round_context, length + SPARE), 0, (int)(length + SPARE), 0};
+
+  (void)jsonb_append_text(&text, &json->root, length);
+  if (GetDatabaseEncoding() == PG_UTF8)
+    return {text.data, (size_t)text.len};
   ob_text copy = copy_text(text.data, text.len);
-  if (text.maxlen > KEPT) {
-    pfree(text.data);
-    text.data = NULL;
-  }
+  pfree(text.data);
   return copy;
+}
+
+static const struct varlena *stored(const EventRow *row, int column) {
+  return row->tuple->tts_isnull[column] ? NULL
+                                        : (const struct varlena *)DatumGetPointer(row->tuple->tts_values[column]);
+}
+
+/* Returns false when there is no memory for it. */
+static bool read_json(const EventRow *row, size_t most, EventSize *size, ob_event *event) {
+  const struct varlena *value = stored(row, C_PAYLOAD);
+
+  if (!payload_may_fit(value, false, most, size))
+    return true;
+  if (!have_memory(toast_raw_datum_size(PointerGetDatum(value))))
+    return false;
+  Jsonb *json = DatumGetJsonbP(PointerGetDatum(value));
+  bool done = copy_small_json(json, most, size, &event->payload);
+  if (!done) {
+    json_measure(json, most, size);
+    done = size->fit != EVENT_FITS;
+  }
+  if (!done && have_memory(size->payload)) {
+    event->payload = copy_large_json(json, size->payload);
+    done = true;
+  }
+  free_detoasted(row, C_PAYLOAD, json);
+  if (event->payload.len > most) { /* more bytes in UTF-8 */
+    size->fit = EVENT_PAYLOAD_TOO_LARGE;
+    size->payload = event->payload.len;
+  }
+  return done;
+}
+
+/* Returns false when there is no memory for it. */
+static bool read_payload(const EventRow *row, size_t most, EventSize *size, ob_event *event) {
+  const struct varlena *bytes = stored(row, C_PAYLOAD_BYTES);
+
+  if (bytes == NULL)
+    return row->tuple->tts_isnull[C_PAYLOAD] || read_json(row, most, size, event);
+  event->payload_is_bytes = true;
+  if (!payload_may_fit(bytes, true, most, size))
+    return true;
+  if (!have_memory(toast_raw_datum_size(PointerGetDatum(bytes))))
+    return false;
+  event->payload = copy_varlena(row, C_PAYLOAD_BYTES);
+  return true;
 }
 
 static ob_text binary_value(const JsonbValue *value) {
@@ -194,40 +270,50 @@ static ob_text header_value(const JsonbValue *value) {
   return copy_text(text.data ? text.data : "", (int)text.len);
 }
 
-static void read_headers(const EventRow *row, ob_event *event) {
-  event->headers = NULL;
-  event->n_headers = 0;
-  if (row->tuple->tts_isnull[C_HEADERS])
-    return;
-  Jsonb *headers = DatumGetJsonbP(row->tuple->tts_values[C_HEADERS]);
-  if (!JB_ROOT_IS_OBJECT(headers) || JB_ROOT_COUNT(headers) == 0)
+static void read_headers(Jsonb *headers, ob_event *event) {
+  if (headers == NULL || !JB_ROOT_IS_OBJECT(headers) || JB_ROOT_COUNT(headers) == 0)
     return;
   ob_header *list = (ob_header *)MemoryContextAlloc(round_context, sizeof(ob_header) * JB_ROOT_COUNT(headers));
   event->n_headers = headers_read(headers, list, header_value);
   event->headers = list;
 }
 
-bool event_row_fits(const EventRow *row) {
-  static const Size SMALL = 1024 * 1024;
-  static const int COPIES = 4; /* detoasted, as text, in the delivery library, in the request */
-  Size size = 0;
+/* The names, keys and headers. */
+static void read_texts(const EventRow *row, EventSize *size, ob_event *event) {
+  const SentColumns sent = {NULL,
+                            NULL,
+                            NULL,
+                            {stored(row, C_AGGREGATE_TYPE), stored(row, C_AGGREGATE_ID), stored(row, C_EVENT_TYPE),
+                             stored(row, C_CONTENT_TYPE), stored(row, C_KEY), stored(row, C_DEDUP_KEY)}};
+  Jsonb *headers = row->tuple->tts_isnull[C_HEADERS] ? NULL : DatumGetJsonbP(row->tuple->tts_values[C_HEADERS]);
 
-  if (!row->tuple->tts_isnull[C_PAYLOAD])
-    size += toast_raw_datum_size(row->tuple->tts_values[C_PAYLOAD]);
-  if (!row->tuple->tts_isnull[C_PAYLOAD_BYTES])
-    size += toast_raw_datum_size(row->tuple->tts_values[C_PAYLOAD_BYTES]);
-  if (size < SMALL)
-    return true;
-  void *all = palloc_extended(size * COPIES, MCXT_ALLOC_HUGE | MCXT_ALLOC_NO_OOM);
-  if (all == NULL)
-    return false;
-  pfree(all);
-  return true;
+  texts_measure(&sent, headers, size);
+  if (size->fit != EVENT_FITS)
+    return;
+  event->aggregate_type = copy_varlena(row, C_AGGREGATE_TYPE);
+  event->aggregate_id = copy_varlena(row, C_AGGREGATE_ID);
+  event->event_type = copy_varlena(row, C_EVENT_TYPE);
+  event->key = copy_varlena(row, C_KEY);
+  event->dedup_key = copy_varlena(row, C_DEDUP_KEY);
+  event->content_type = copy_varlena(row, C_CONTENT_TYPE);
+  read_headers(headers, event);
 }
 
-uint32 event_row_to_event(const EventRow *row, bool ordered, ob_event *event) {
+/* As the delivery library writes the reason for a dead letter. */
+static const char *refusal(const EventSize *size, size_t max_payload) {
+  ob_error error;
+
+  event_size_error(size, max_payload, &error);
+  const size_t room = strlen(error.message) + strlen(error.detail) + strlen(": ") + 1;
+  char *text = take_bytes(room);
+  snprintf(text, room, "%s: %s", error.message, error.detail);
+  return text;
+}
+
+bool event_row_to_event(const EventRow *row, bool ordered, size_t max_payload, ob_event *event, uint32 *bytes) {
   const Datum *values = row->tuple->tts_values;
   const bool *nulls = row->tuple->tts_isnull;
+  EventSize size = {EVENT_FITS, true, 0, 0};
 
   memset(event, 0, sizeof(*event));
   event->key_hash = ordered ? row->key_hash : 0;
@@ -236,23 +322,20 @@ uint32 event_row_to_event(const EventRow *row, bool ordered, ob_event *event) {
   event->has_seq = !nulls[C_SEQ];
   event->seq = nulls[C_SEQ] ? 0 : DatumGetInt64(values[C_SEQ]);
   memcpy(event->id, DatumGetUUIDP(values[C_ID])->data, UUID_LEN);
-  event->aggregate_type = copy_varlena(row, C_AGGREGATE_TYPE);
-  event->aggregate_id = copy_varlena(row, C_AGGREGATE_ID);
-  event->event_type = copy_varlena(row, C_EVENT_TYPE);
-  event->key = copy_varlena(row, C_KEY);
-  event->dedup_key = copy_varlena(row, C_DEDUP_KEY);
-  event->content_type = copy_varlena(row, C_CONTENT_TYPE);
   event->attempt = row->attempts + 1;
   event->failed = event_row_failed(row);
-  if (!nulls[C_PAYLOAD_BYTES]) {
-    event->payload_is_bytes = true;
-    event->payload = copy_varlena(row, C_PAYLOAD_BYTES);
-  } else if (!nulls[C_PAYLOAD]) {
-    event->payload = copy_json(row, C_PAYLOAD);
+  read_texts(row, &size, event);
+  if (size.fit == EVENT_FITS && !read_payload(row, max_payload, &size, event))
+    return false;
+  if (size.fit != EVENT_FITS) {
+    event->payload = {NULL, 0};
+    event->headers = NULL;
+    event->n_headers = 0;
+    event->refused = refusal(&size, max_payload);
   }
-  read_headers(row, event);
-  size_t bytes = event->payload.len + event->aggregate_type.len + event->key.len + 256;
+  size_t total = event->payload.len + event->aggregate_type.len + event->key.len + 256;
   for (const ob_header &header : std::span(event->headers, event->n_headers))
-    bytes += header.name.len + header.value.len;
-  return (uint32)Min(bytes, (size_t)PG_UINT32_MAX);
+    total += header.name.len + header.value.len;
+  *bytes = (uint32)Min(total, (size_t)PG_UINT32_MAX);
+  return true;
 }

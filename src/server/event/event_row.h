@@ -52,9 +52,6 @@ static inline bool event_row_failed(const EventRow *row) {
   return row->failed_at != DT_NOEND;
 }
 
-/* Is there enough memory to copy the event, here and in the delivery library? Always true below 1 MB. */
-bool event_row_fits(const EventRow *row);
-
 /* event_row_to_event() copies into this context from now on. Call it again after each reset of the context. */
 void event_rows_begin(MemoryContext round);
 
@@ -65,5 +62,8 @@ static inline int64 event_unix_us(TimestampTz time) {
   return time + (int64)(POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY;
 }
 
-/* Fills the event except its ticket, after event_rows_begin(). Returns its size in bytes. */
-uint32 event_row_to_event(const EventRow *row, bool ordered, ob_event *event);
+/* Fills the event except its ticket, after event_rows_begin(), and sets *bytes to its size. An event whose payload
+ * has more than `max_payload` bytes as it is sent, or that is too large in another way, is made without its content,
+ * and with the reason in event->refused. Returns false when the process has no memory to copy an event of 1 MB or
+ * more, here and in the delivery library. */
+bool event_row_to_event(const EventRow *row, bool ordered, size_t max_payload, ob_event *event, uint32 *bytes);

@@ -5,6 +5,7 @@
 #include "server/event/header_text.h"
 
 #include "server/base/compat.h"
+#include "server/event/event_size.h"
 
 extern "C" {
 #include "common/base64.h"
@@ -53,7 +54,7 @@ static ob_text utf8_text(const JsonbValue *value) {
 
 ob_header *header_list(Jsonb *headers, size_t *n) {
   *n = 0;
-  if (headers == NULL || !JB_ROOT_IS_OBJECT(headers))
+  if (headers == NULL || !JB_ROOT_IS_OBJECT(headers) || !headers_fit(headers))
     return NULL;
   ob_header *list = palloc_array(ob_header, JB_ROOT_COUNT(headers) + 1);
   *n = headers_read(headers, list, utf8_text);

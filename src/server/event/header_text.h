@@ -41,6 +41,6 @@ bool binary_header_text(const JsonbValue *value, JsonbValue *text);
  * or -1 for invalid base64. */
 int binary_header_decode(const JsonbValue *text, char *bytes);
 
-/* Returns the headers of a stored event as a list in UTF-8; a header of bytes has no value. Several allocations: call
- * it in a context that is reset soon. */
+/* Returns the headers of a stored event as a list in UTF-8; a header of bytes has no value. The list is empty for
+ * headers that are too large to be sent. Several allocations: call it in a context that is reset soon. */
 ob_header *header_list(Jsonb *headers, size_t *n);

@@ -2,11 +2,12 @@
  * jsonb_text.cpp: PostgreSQL's function copies each string twice, byte by byte, and keeps the first copy until the
  * round ends. This one: 3.4 µs of main thread per event instead of 5.2, and 28 MB of worker memory instead of 38.
  * Compact JSON is made in one pass without a parser, so no number loses a digit.
+ * One walk serves the text and its length. The size of a jsonb says little about either: 1e131071 is stored in 12
+ * bytes. The walk has a stack of its own, so no value is too deep for the stack of the process.
  */
 #include "server/event/jsonb_text.h"
 
 extern "C" {
-#include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/numeric.h"
 }
@@ -75,24 +76,116 @@ static char *put_slice(char *to, const char *from, const char *end) {
   return to;
 }
 
-static void put_string(StringInfo out, const char *from, int length) {
-  put(out, "\"", 1);
+/* ---- what the walk makes: a text ---------------------------------------------------------------------------- */
+
+typedef struct Writer {
+  StringInfo out;
+  size_t most;
+  int start;
+
+  size_t length() const { return (size_t)(out->len - start); }
+  void put(const char *text, int n) { ::put(out, text, n); }
+  void put_string(const char *from, int n);
+  void put_number(Numeric number);
+} Writer;
+
+/* Stops within a string that is too long. */
+void Writer::put_string(const char *from, int n) {
+  put("\"", 1);
   do {
-    int slice = Min(length, SLICE);
+    int slice = Min(n, SLICE);
     make_room(out, slice * MAX_ESCAPED_BYTES + 1);
     out->len = (int)(put_slice(out->data + out->len, from, from + slice) - out->data);
     from += slice;
-    length -= slice;
-  } while (length > 0);
+    n -= slice;
+  } while (n > 0 && length() <= most);
   out->data[out->len++] = '"';
 }
 
-static void put_number(StringInfo out, Numeric number) {
+void Writer::put_number(Numeric number) {
   char *text = DatumGetCString(DirectFunctionCall1(numeric_out, NumericGetDatum(number)));
 
-  put(out, text, (int)strlen(text));
+  put(text, (int)strlen(text));
   pfree(text);
 }
+
+/* ---- or its length ------------------------------------------------------------------------------------------ */
+
+/* How much longer the bytes are when they are escaped. */
+static size_t escapes_in(const char *from, const char *end) {
+  size_t more = 0;
+
+  while (from < end) {
+    uint64 bytes;
+    if (end - from >= (int)sizeof(bytes)) {
+      memcpy(&bytes, from, sizeof(bytes));
+      if (!has_special(bytes)) {
+        from += sizeof(bytes);
+        continue;
+      }
+    }
+    unsigned char byte = (unsigned char)*from++;
+    if (byte == '"' || byte == '\\' || (byte >= '\b' && byte <= '\r' && byte != '\v'))
+      more += 1;
+    else if (byte < 0x20)
+      more += MAX_ESCAPED_BYTES - 1;
+  }
+  return more;
+}
+
+/* The length of numeric_out()'s text, from the header and the first digit of the value (numeric.c, "Interpretation of
+ * high bits"). It is the format of values on disk, which pg_upgrade keeps. jsonb has neither NaN nor Infinity. */
+static size_t number_length(Numeric number) {
+  static const uint16 SHORT = 0x8000, SHORT_NEGATIVE = 0x2000, SHORT_SCALE = 0x1F80, SHORT_WEIGHT = 0x003F,
+                      SHORT_WEIGHT_SIGN = 0x0040, SIGN = 0xC000, NEGATIVE = 0x4000, SCALE = 0x3FFF;
+  static const int SHORT_SCALE_SHIFT = 7, DECIMALS = 4; /* each digit is a number below 10,000 */
+  const char *at = VARDATA_ANY(number);
+  const char *const end = at + VARSIZE_ANY_EXHDR(number);
+  uint16 header, first = 0;
+  int16 weight;
+  size_t scale, length = 0;
+
+  memcpy(&header, at, sizeof(header));
+  at += sizeof(header);
+  if ((header & SIGN) == SIGN)
+    return strlen("-Infinity");
+  if (header & SHORT) {
+    length += (header & SHORT_NEGATIVE) != 0;
+    scale = (header & SHORT_SCALE) >> SHORT_SCALE_SHIFT;
+    weight = (int16)((header & SHORT_WEIGHT_SIGN ? ~SHORT_WEIGHT : 0) | (header & SHORT_WEIGHT));
+  } else {
+    length += (header & SIGN) == NEGATIVE;
+    scale = header & SCALE;
+    memcpy(&weight, at, sizeof(weight));
+    at += sizeof(weight);
+  }
+  if (at < end && weight >= 0)
+    memcpy(&first, at, sizeof(first));
+  length += first >= 1000 ? 4 : first >= 100 ? 3 : first >= 10 ? 2 : 1;
+  if (weight > 0)
+    length += (size_t)weight * DECIMALS;
+  return scale > 0 ? length + 1 + scale : length;
+}
+
+typedef struct Counter {
+  size_t most;
+  size_t n;
+
+  size_t length() const { return n; }
+  void put(const char *, int length) { n += length; }
+  void put_string(const char *from, int length);
+  void put_number(Numeric number) { n += number_length(number); }
+} Counter;
+
+void Counter::put_string(const char *from, int length) {
+  static const int STEP = 64 * 1024;
+
+  n += (size_t)length + 2;
+  for (int done = 0; done < length && n <= most; done += STEP)
+    n += escapes_in(from + done, from + Min(length, done + STEP));
+}
+
+/* ---- the walk ----------------------------------------------------------------------------------------------- */
 
 /* A position in a container's children. Their entries store end offsets or lengths, so it advances child by child. */
 typedef struct ChildCursor {
@@ -112,71 +205,105 @@ static inline void next_child(ChildCursor *child) {
   JBE_ADVANCE_OFFSET(child->end, *child->entry);
 }
 
+/* A container in which the walk is. In an object all keys come first, then the values. */
+typedef struct Level {
+  ChildCursor key, value;
+  char *data;
+  uint32 left; /* so many children are still to come */
+  bool begun;
+  bool is_object;
+  bool is_scalar; /* the array of one element that stands for a scalar */
+} Level;
+
+/* Of the running walk: none calls another. */
+static Level levels[JSONB_MAX_DEPTH];
+
+template <class Out> static void enter(Out *out, Level *level, JsonbContainer *container) {
+  const uint32 n = JsonContainerSize(container);
+
+  level->is_object = JsonContainerIsObject(container);
+  level->is_scalar = JsonContainerIsScalar(container);
+  level->left = n;
+  level->begun = false;
+  level->data = (char *)&container->children[level->is_object ? 2 * n : n];
+  if (n > 0 && level->is_object)
+    level->key = child_at(container, 0);
+  if (n > 0)
+    level->value = child_at(container, level->is_object ? n : 0);
+  if (!level->is_scalar)
+    out->put(level->is_object ? "{" : "[", 1);
+}
+
+/* Goes to the next child, behind its key. */
+template <class Out> static void begin_child(Out *out, Level *level) {
+  if (level->begun) {
+    out->put(", ", 2);
+    next_child(&level->value);
+    if (level->is_object)
+      next_child(&level->key);
+  }
+  level->begun = true;
+  level->left--;
+  if (level->is_object) {
+    out->put_string(level->data + level->key.start, (int)(level->key.end - level->key.start));
+    out->put(": ", 2);
+  }
+}
+
 /* Numbers and containers are aligned to 4 bytes. */
-static void put_child(StringInfo out, char *data, const ChildCursor *child) {
-  char *aligned = data + INTALIGN(child->start);
-  JEntry entry = *child->entry;
+template <class Out> static void put_scalar(Out *out, char *data, const ChildCursor *child) {
+  const JEntry entry = *child->entry;
 
   if (JBE_ISSTRING(entry))
-    put_string(out, data + child->start, (int)(child->end - child->start));
+    out->put_string(data + child->start, (int)(child->end - child->start));
   else if (JBE_ISNUMERIC(entry))
-    put_number(out, (Numeric)aligned);
-  else if (JBE_ISCONTAINER(entry))
-    jsonb_append_text(out, (JsonbContainer *)aligned);
+    out->put_number((Numeric)(data + INTALIGN(child->start)));
   else if (JBE_ISNULL(entry))
-    put(out, "null", 4);
+    out->put("null", 4);
   else if (JBE_ISBOOL_TRUE(entry))
-    put(out, "true", 4);
+    out->put("true", 4);
   else
-    put(out, "false", 5);
+    out->put("false", 5);
 }
 
-static void put_array(StringInfo out, JsonbContainer *array) {
-  uint32 n = JsonContainerSize(array);
-  char *data = (char *)&array->children[n];
+template <class Out> static JsonbFit walk(Out *out, JsonbContainer *root) {
+  Level *level = levels;
 
-  if (n == 0)
-    return;
-  ChildCursor element = child_at(array, 0);
-  put_child(out, data, &element);
-  for (uint32 i = 1; i < n; i++) {
-    next_child(&element);
-    put(out, ", ", 2);
-    put_child(out, data, &element);
+  enter(out, level, root);
+  for (;;) {
+    if (level->left > 0) {
+      begin_child(out, level);
+      const ChildCursor *child = &level->value;
+      if (!JBE_ISCONTAINER(*child->entry)) {
+        put_scalar(out, level->data, child);
+      } else {
+        if (level == &levels[JSONB_MAX_DEPTH - 1])
+          return JSONB_TOO_DEEP;
+        JsonbContainer *container = (JsonbContainer *)(level->data + INTALIGN(child->start));
+        enter(out, ++level, container);
+      }
+    } else {
+      if (!level->is_scalar)
+        out->put(level->is_object ? "}" : "]", 1);
+      if (level == levels)
+        return out->length() > out->most ? JSONB_TOO_LARGE : JSONB_FITS;
+      level--;
+    }
+    if (out->length() > out->most)
+      return JSONB_TOO_LARGE;
   }
 }
 
-/* All keys come first, then the values. */
-static void put_object(StringInfo out, JsonbContainer *object) {
-  uint32 n = JsonContainerSize(object);
-  char *data = (char *)&object->children[2 * n];
+JsonbFit jsonb_text_length(JsonbContainer *root, size_t most, size_t *length) {
+  Counter counter = {most, 0};
+  const JsonbFit fit = walk(&counter, root);
 
-  if (n == 0)
-    return;
-  ChildCursor key = child_at(object, 0), value = child_at(object, n);
-  for (uint32 i = 0;; i++) {
-    put_child(out, data, &key);
-    put(out, ": ", 2);
-    put_child(out, data, &value);
-    if (i == n - 1)
-      return;
-    put(out, ", ", 2);
-    next_child(&key);
-    next_child(&value);
-  }
+  *length = counter.n;
+  return fit;
 }
 
-void jsonb_append_text(StringInfo out, JsonbContainer *root) {
-  check_stack_depth();
-  if (JsonContainerIsScalar(root)) {
-    put_array(out, root);
-  } else if (JsonContainerIsArray(root)) {
-    put(out, "[", 1);
-    put_array(out, root);
-    put(out, "]", 1);
-  } else {
-    put(out, "{", 1);
-    put_object(out, root);
-    put(out, "}", 1);
-  }
+JsonbFit jsonb_append_text(StringInfo out, JsonbContainer *root, size_t most) {
+  Writer writer = {out, most, out->len};
+
+  return walk(&writer, root);
 }

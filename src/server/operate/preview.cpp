@@ -9,7 +9,10 @@
 #include "server/catalog/route_index.h"
 #include "server/catalog/sink_secrets.h"
 #include "server/event/event_row.h"
+#include "server/event/event_size.h"
 #include "server/storage/owner_sql.h"
+
+#include <span>
 
 extern "C" {
 #include "access/xact.h"
@@ -63,6 +66,20 @@ static bool has_message_for(const Reading *reading, const char *sink) {
   return false;
 }
 
+/* How large a payload may be that is shown for the sink; of an unrouted event, for some sink. */
+static size_t max_payload_for(const char *sink) {
+  RouteSink *known = sink ? route_find(sink) : NULL;
+  size_t most = 0;
+  int n;
+
+  if (known)
+    return route_max_payload(known);
+  RouteSink *all = route_sinks(&n);
+  for (RouteSink &each : std::span(all, n))
+    most = Max(most, route_max_payload(&each));
+  return most;
+}
+
 static bool visit_row(TupleTableSlot *tuple, void *context) {
   Reading *reading = (Reading *)context;
   MemoryContext caller = MemoryContextSwitchTo(reading->context);
@@ -78,7 +95,11 @@ static bool visit_row(TupleTableSlot *tuple, void *context) {
     message->sink = sink;
     message->aggregate_type = event_row_aggregate_type(&row);
     message->event_type = event_row_event_type(&row);
-    event_row_to_event(&row, true, &message->event);
+    uint32 bytes;
+    const size_t most = max_payload_for(reading->wanted ? reading->wanted : sink);
+    if (!event_row_to_event(&row, true, most, &message->event, &bytes))
+      ereport(ERROR, (errcode(ERRCODE_OUT_OF_MEMORY), errmsg("out of memory"),
+                      errdetail("The process has no memory to copy the event.")));
     reading->messages = lappend(reading->messages, message);
   }
   MemoryContextSwitchTo(caller);
@@ -174,6 +195,24 @@ static void put_part(ReturnSetInfo *result, const char *sink, const ob_part *par
   tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 }
 
+/* The worker would not make the event for this sink. */
+static void check_size(RouteSink *sink, const ob_event *event) {
+  const EventSize size = {EVENT_PAYLOAD_TOO_LARGE, true, event->payload.len, 0};
+  const size_t most = route_max_payload(sink);
+  ob_error error = {};
+
+  if (event->refused) {
+    const char *detail = strstr(event->refused, ": ");
+    error.kind = OB_TOO_LARGE;
+    strlcpy(error.message, event->refused, Min(sizeof(error.message), (size_t)(detail - event->refused) + 1));
+    strlcpy(error.detail, detail + strlen(": "), sizeof(error.detail));
+  } else if (event->payload.len > most) {
+    event_size_error(&size, most, &error);
+  }
+  if (error.kind != OB_OK)
+    delivery_error_of_sink(&error, sink->name);
+}
+
 static void put_message(ReturnSetInfo *result, const char *sink_name, const ob_event *event) {
   RouteSink *sink = route_must_find(sink_name);
   const ob_checker *checker = route_checker(sink);
@@ -186,6 +225,7 @@ static void put_message(ReturnSetInfo *result, const char *sink_name, const ob_e
              errdetail("The installed library does not accept its options, or lacks its kind of sink."),
              errhint("Look at outbox.sinks.last_error; options are corrected with ALTER SERVER %s.",
                      quote_identifier(sink_name))));
+  check_size(sink, event);
   ob_checker *with_secrets = sink_checker_with_secrets(sink->server_oid, sink->kind);
   int64 now = event_unix_us(GetCurrentStatementStartTimestamp()) / USECS_PER_SEC;
   ob_preview *preview = ob_preview_open(with_secrets ? with_secrets : checker, event, now, &error);

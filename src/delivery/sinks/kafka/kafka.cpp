@@ -298,7 +298,9 @@ public:
     require_librdkafka();
     return probe_kafka(static_cast<const KafkaConfig &>(*config), probe);
   }
-  KindDefaults defaults(const Options & /*server*/) const override { return {10, "exponential 100ms..5min"}; }
+  KindDefaults defaults(const Options &server) const override {
+    return {.max_attempts = 10, .retry = "exponential 100ms..5min", .largest_message = kafka_message_bytes(server)};
+  }
 };
 
 [[maybe_unused]] const SinkKind &registered = *new KafkaKind;

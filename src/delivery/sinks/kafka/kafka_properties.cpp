@@ -217,6 +217,13 @@ void add_kafka_properties(const Options &options, KafkaProperties &to) {
       to[is_mechanism(property->name) ? "sasl.mechanism" : property->name] = value;
 }
 
+size_t kafka_message_bytes(const Options &options) {
+  KafkaProperties given;
+  add_kafka_properties(options, given);
+  const auto at = given.find("message.max.bytes");
+  return at == given.end() ? 0 : strtoull(at->second.c_str(), nullptr, 10);
+}
+
 void kafka_property_names(ob_scope scope, std::vector<const char *> &names) {
   for (const auto &[option, property] : table()) {
     if (find_owned(property.name))

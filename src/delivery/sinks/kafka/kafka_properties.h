@@ -31,6 +31,9 @@ bool check_kafka_property(ob_scope scope, const std::string &option, const std::
 /* Adds those of `options` that are librdkafka properties. */
 void add_kafka_properties(const Options &options, KafkaProperties &to);
 
+/* Those that set message.max.bytes; 0 if they do not. */
+size_t kafka_message_bytes(const Options &options);
+
 /* Appends the options that may be set in `scope`. Static strings. */
 void kafka_property_names(ob_scope scope, std::vector<const char *> &names);
 
