@@ -8,7 +8,13 @@ CREATE OR REPLACE FUNCTION outbox_internal.add_partition(
 ) RETURNS boolean
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 SET datestyle = 'ISO' SET timezone = 'UTC' -- the bounds pass as text: India's IST would be read as Israel's
+SET default_tablespace = '' SET default_table_access_method = 'heap' -- those of the calling role are not the owner's
 AS $$
+DECLARE
+  place text := (SELECT format(' TABLESPACE %I', t.spcname)
+                 FROM pg_class AS c JOIN pg_tablespace AS t ON t.oid = c.reltablespace WHERE c.oid = parent);
+  method text := (SELECT format(' USING %I', m.amname)
+                  FROM pg_class AS c JOIN pg_am AS m ON m.oid = c.relam WHERE c.oid = parent);
 BEGIN
   EXECUTE format('LOCK TABLE ONLY %s IN SHARE UPDATE EXCLUSIVE MODE', parent); -- concurrent calls take turns
   IF to_regclass(format('outbox.%I', part)) IS NOT NULL THEN
@@ -16,8 +22,8 @@ BEGIN
   END IF;
   -- CREATE and ATTACH: CREATE ... PARTITION OF would wait behind every reader of the parent. The key is the leaf's
   -- own: with one of the parent a dump could not be restored, because ATTACH would make it before the dump does.
-  EXECUTE format('CREATE TABLE outbox.%I (LIKE %s INCLUDING DEFAULTS INCLUDING COMMENTS, PRIMARY KEY (%s))',
-                 part, parent, key);
+  EXECUTE format('CREATE TABLE outbox.%I (LIKE %s INCLUDING DEFAULTS INCLUDING COMMENTS, PRIMARY KEY (%s)%s)%s%s',
+                 part, parent, key, ' USING INDEX' || place, method, place);
   EXECUTE format('ALTER TABLE outbox.%I OWNER TO %I', part,
                  (SELECT r.rolname FROM pg_class AS c JOIN pg_roles AS r ON r.oid = c.relowner WHERE c.oid = parent));
   EXECUTE format('ALTER TABLE %s ATTACH PARTITION outbox.%I FOR VALUES FROM (%L) TO (%L)',
@@ -26,8 +32,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION outbox_internal.add_partition(regclass, text, text, timestamptz, timestamptz) IS
-  'Creates and attaches a partition for a span of time, with the columns of its primary key. Returns false if a '
-  'table of that name exists. outbox.run_maintenance() calls it.';
+  'Creates and attaches a partition for a span of time, with the columns of its primary key, in the tablespace of '
+  'its parent. Returns false if a table of that name exists. outbox.run_maintenance() calls it.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.drop_partition(part text) RETURNS boolean
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp

@@ -39,11 +39,24 @@ AS $$ SELECT timestamptz 'epoch' + last_value * interval '1 ms' FROM outbox_inte
 COMMENT ON FUNCTION outbox_internal.processed_dropped() IS
   'The time before which records of outbox.processed_events may have been dropped.';
 
+-- Where the library is not loaded, the setting is a placeholder, which every role may SET, also for itself by ALTER
+-- ROLE. Partitions are made and dropped by what the owner of the database has set (ALTER DATABASE).
 CREATE OR REPLACE FUNCTION outbox_internal.processed_retention() RETURNS interval
 LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-AS $$ SELECT coalesce(nullif(current_setting('outbox.processed_retention', true), ''), '7d')::interval $$;
+AS $$
+  SELECT coalesce(
+    (SELECT current_setting('outbox.processed_retention') FROM pg_settings AS s
+     WHERE s.name = 'outbox.processed_retention' AND s.context = 'superuser'), -- a placeholder is not shown
+    (SELECT substr(c.c, strpos(c.c, '=') + 1)
+     FROM pg_db_role_setting AS r CROSS JOIN LATERAL unnest(r.setconfig) AS c (c)
+     WHERE r.setrole = 0 AND c.c LIKE 'outbox.processed_retention=%'
+       AND r.setdatabase IN (0, (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database()))
+     ORDER BY r.setdatabase DESC LIMIT 1),
+    '7d')::interval
+$$;
 COMMENT ON FUNCTION outbox_internal.processed_retention() IS
-  'The setting outbox.processed_retention; 7d if it is not set, or if the library is not loaded.';
+  'The setting outbox.processed_retention; 7d if it is not set. If the library is not loaded: as ALTER DATABASE '
+  'has set it, and not as a session or a role has.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.add_processed_partition(id_time timestamptz) RETURNS boolean
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -134,20 +147,23 @@ DECLARE
   born timestamptz := 'infinity';
   keep interval := coalesce(nullif(current_setting('outbox.processed_retention', true), ''), '7d');
   part text;
+  there boolean;
 BEGIN
   IF event_id IS NULL OR handler IS NULL OR octet_length(handler) NOT BETWEEN 1 AND 200 THEN
     PERFORM outbox_internal.refuse_processed(event_id, handler, NULL);
   ELSIF substr(digits, 15, 1) = '7' THEN
     born := timestamptz 'epoch'
             + ('x' || left(digits, 8) || substr(digits, 10, 4))::bit(48)::bigint * interval '1 ms';
-    IF born NOT BETWEEN clock_timestamp() - keep AND clock_timestamp() + keep THEN
-      PERFORM outbox_internal.refuse_processed(event_id, handler, born);
-    END IF;
     part := 'outbox.processed_events_' || to_char(born AT TIME ZONE 'UTC', 'YYYYMMDDHH24');
+    there := to_regclass(left(part, -2)) IS NOT NULL OR to_regclass(part) IS NOT NULL;
     -- This is also where ids are refused whose partition was dropped: known ones cost nothing more.
-    IF to_regclass(left(part, -2)) IS NULL AND to_regclass(part) IS NULL
-       AND NOT outbox_internal.add_processed_partition(born) AND born < outbox_internal.processed_dropped() THEN
-      PERFORM outbox_internal.refuse_processed(event_id, handler, born);
+    IF NOT there OR born NOT BETWEEN clock_timestamp() - keep AND clock_timestamp() + keep THEN
+      keep := outbox_internal.processed_retention(); -- the session's may be a placeholder
+      IF born NOT BETWEEN clock_timestamp() - keep AND clock_timestamp() + keep
+         OR (NOT there AND NOT outbox_internal.add_processed_partition(born)
+             AND born < outbox_internal.processed_dropped()) THEN
+        PERFORM outbox_internal.refuse_processed(event_id, handler, born);
+      END IF;
     END IF;
   END IF;
   INSERT INTO outbox.processed_events (event_id, handler, id_time)

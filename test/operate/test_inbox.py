@@ -159,3 +159,76 @@ def test_a_dump_carries_what_was_delivered_and_processed(db, pg, receiver, setti
         assert len(copy.sql(days)) == len(db.sql(days)) - 1
     finally:
         copy.drop()
+
+
+@pytest.fixture
+def plain(rig):
+    """A server without the library, whose database has the inbox's plain SQL file alone."""
+    with rig.postgres(settings={"shared_preload_libraries": ""}) as server:
+        with server.connect() as admin:
+            admin.execute("CREATE DATABASE plain")
+        database = Database(server, "plain")
+        database.paste((pg_config("sharedir") / "extension/outbox_inbox.sql").read_text())
+        yield database
+        database.disconnect()
+
+
+def test_a_consumer_cannot_set_the_retention_of_a_database_without_the_library(plain):
+    """Every role may SET a placeholder. Which partitions are made and dropped is the owner's."""
+    partitions = "SELECT count(*) FROM pg_inherits WHERE inhparent = 'outbox.processed_events'::regclass"
+    with plain.role("consumer") as role, plain.connect(user=role) as consumer:
+        plain.sql(f"GRANT USAGE ON SCHEMA outbox TO {role}; GRANT EXECUTE ON FUNCTION outbox.mark_processed(uuid, text) TO {role}")
+        consumer.execute("SET outbox.processed_retention = '100000 days'")
+        for days in (30, -30):
+            with pytest.raises(psycopg.errors.DatetimeFieldOverflow):
+                consumer.execute(f"SELECT outbox.mark_processed({SOME_DAY.format(days * 86400, 1)}, 'h')")
+        week = [plain.value(f"SELECT {SOME_DAY.format(days * 86400, 1)}") for days in range(-6, 7)]
+        for event in week:
+            assert consumer.execute("SELECT outbox.mark_processed(%s, 'h')", [event]).fetchone() == (True,)
+        assert plain.value(partitions) == 14
+        consumer.execute("SET outbox.processed_retention = '2h'")
+        assert consumer.execute(f"SELECT outbox.mark_processed({SOME_DAY.format(60, 2)}, 'h')").fetchone() == (True,)
+        for event in week:  # none is forgotten
+            assert consumer.execute("SELECT outbox.mark_processed(%s, 'h')", [event]).fetchone() == (False,)
+    assert plain.value(partitions) == 14, "no partition of an hour was made"
+    plain.sql("ALTER DATABASE plain SET outbox.processed_retention = '30d'")
+    plain.disconnect()
+    assert plain.value(f"SELECT outbox.mark_processed({SOME_DAY.format(20 * 86400, 1)}, 'h')") is True
+    assert plain.value(partitions) == 15
+    # docs/consuming.md: where nobody may set it
+    plain.sql("CREATE OR REPLACE FUNCTION outbox_internal.processed_retention() RETURNS interval LANGUAGE sql STABLE AS $$ SELECT interval '40 days' $$")
+    assert plain.value(f"SELECT outbox.mark_processed({SOME_DAY.format(35 * 86400, 1)}, 'h')") is True
+
+
+def test_partitions_are_made_where_the_owner_has_their_parents(db, pg):
+    """Not where the role that calls mark_processed() or run_maintenance() has its default."""
+    where = "SELECT coalesce(t.spcname, 'default'), count(*) FROM pg_class AS c LEFT JOIN pg_tablespace AS t ON t.oid = c.reltablespace" \
+            " WHERE c.relname ~ '^(events_sent|processed_events)_[0-9]+(_pkey)?$' GROUP BY 1 ORDER BY 1"
+    with pg.connect() as admin:
+        admin.execute("SET allow_in_place_tablespaces = on")
+        for name in ("mine", "theirs"):
+            admin.execute(f"CREATE TABLESPACE {name} LOCATION ''")
+    try:
+        with db.role("consumer") as role, db.connect(user=role) as consumer:
+            db.sql(f"GRANT USAGE ON SCHEMA outbox TO {role}; GRANT EXECUTE ON FUNCTION outbox.mark_processed(uuid, text), outbox.run_maintenance() TO {role};"
+                   f"GRANT CREATE ON TABLESPACE mine TO {role}; CREATE ACCESS METHOD odd TYPE TABLE HANDLER heap_tableam_handler")
+            wait_until(lambda: db.value("SELECT count(*) FROM pg_inherits WHERE inhparent = 'outbox.events_sent'::regclass") == 5, 20, "the days")
+            days = [name for (name,) in db.sql("SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'outbox.events_sent'::regclass ORDER BY 1")]
+            db.sql(f"DROP TABLE {days[-1]}")
+            consumer.execute("SET default_tablespace = mine; SET default_table_access_method = odd")
+            consumer.execute("SELECT outbox.mark_processed(gen_random_uuid(), 'h')")
+            consumer.execute(f"SELECT outbox.mark_processed({SOME_DAY.format(60, 2)}, 'h'), outbox.run_maintenance()")
+            consumer.execute("RESET ALL")
+            assert db.sql(where) == [("default", db.sql(where)[0][1])]
+            assert db.value("SELECT count(*) FROM pg_class AS c JOIN pg_am AS a ON a.oid = c.relam WHERE a.amname = 'odd'") == 0
+            db.sql("ALTER TABLE outbox.events_sent SET TABLESPACE theirs")
+            db.sql(f"DROP TABLE {days[-1]}")
+            db.sql("SELECT outbox.run_maintenance()")
+            assert ("theirs", 2) in db.sql(where), "the day and its index"
+    finally:
+        db.disconnect()
+        db.sql("ALTER TABLE outbox.events_sent SET TABLESPACE pg_default")
+        for (name,) in db.sql("SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'outbox.events_sent'::regclass"):
+            db.sql(f"DROP TABLE {name}")
+        for name in ("mine", "theirs"):
+            db.sql(f"DROP TABLESPACE {name}")
