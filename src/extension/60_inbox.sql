@@ -42,9 +42,13 @@ COMMENT ON FUNCTION outbox_internal.processed_dropped() IS
 -- Where the library is not loaded, the setting is a placeholder, which every role may SET, also for itself by ALTER
 -- ROLE. Partitions are made and dropped by what the owner of the database has set (ALTER DATABASE).
 CREATE OR REPLACE FUNCTION outbox_internal.processed_retention() RETURNS interval
-LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
-  SELECT coalesce(
+BEGIN
+  IF to_regprocedure('outbox.library()') IS NOT NULL THEN
+    PERFORM l.version FROM outbox.library() AS l; -- loads the library, if this session has not
+  END IF;
+  RETURN coalesce(
     (SELECT current_setting('outbox.processed_retention') FROM pg_settings AS s
      WHERE s.name = 'outbox.processed_retention' AND s.context = 'superuser'), -- a placeholder is not shown
     (SELECT substr(c.c, strpos(c.c, '=') + 1)
@@ -52,7 +56,8 @@ AS $$
      WHERE r.setrole = 0 AND c.c LIKE 'outbox.processed_retention=%'
        AND r.setdatabase IN (0, (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database()))
      ORDER BY r.setdatabase DESC LIMIT 1),
-    '7d')::interval
+    '7d')::interval;
+END
 $$;
 COMMENT ON FUNCTION outbox_internal.processed_retention() IS
   'The setting outbox.processed_retention; 7d if it is not set. If the library is not loaded: as ALTER DATABASE '

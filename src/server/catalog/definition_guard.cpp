@@ -77,27 +77,27 @@ static const char *const NAMED = "Functions and the worker of outbox look for it
 
 /* ---- names and schemas ---- */
 
+/* Valid as long as the row. */
+static Datum column_in(HeapTuple row, Oid class_id, AttrNumber column) {
+  Relation catalog = table_open(class_id, AccessShareLock);
+  const TupleDesc columns = RelationGetDescr(catalog);
+  Datum *values = (Datum *)palloc(sizeof(Datum) * columns->natts);
+  bool *nulls = (bool *)palloc(sizeof(bool) * columns->natts);
+
+  heap_deform_tuple(row, columns, values, nulls);
+  table_close(catalog, AccessShareLock);
+  return values[column - 1];
+}
+
 /* Copied, because the row before the command goes when the cache is invalidated. */
 static const char *name_in(HeapTuple row, Oid class_id) {
-  bool isnull;
-  Relation catalog = table_open(class_id, AccessShareLock);
-  Datum name = heap_getattr(row, get_object_attnum_name(class_id), RelationGetDescr(catalog), &isnull);
-  const char *copy = pstrdup(NameStr(*DatumGetName(name)));
-
-  table_close(catalog, AccessShareLock);
-  return copy;
+  return pstrdup(NameStr(*DatumGetName(column_in(row, class_id, get_object_attnum_name(class_id)))));
 }
 
 static Oid schema_in(HeapTuple row, Oid class_id) {
   const AttrNumber column = get_object_attnum_namespace(class_id);
-  bool isnull;
 
-  if (column == InvalidAttrNumber)
-    return InvalidOid;
-  Relation catalog = table_open(class_id, AccessShareLock);
-  Oid schema = DatumGetObjectId(heap_getattr(row, column, RelationGetDescr(catalog), &isnull));
-  table_close(catalog, AccessShareLock);
-  return schema;
+  return column == InvalidAttrNumber ? InvalidOid : DatumGetObjectId(column_in(row, class_id, column));
 }
 
 /* Does it have a name of ours, which it must keep? `name` and `schema` are those before the command. */
