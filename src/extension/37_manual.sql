@@ -1,6 +1,6 @@
 -- The work of outbox.ack() and nack(), in SQL over the tables alone; that of outbox.claim() is in 38_claim.sql. They
 -- call ack_for(), nack_for() and claim_for() as the owner of the tables, and pass the caller's role
--- (src/server/manual/as_owner.cpp). Five functions here are C: they need the delivery library, shared memory, or
+-- (src/server/manual/as_owner.cpp). Six functions here are C: they need the delivery library, shared memory, or
 -- bytes.
 --
 -- outbox.leases is the only record of claimed events. In an ordered sink a lease is of a key, otherwise of an event.
@@ -15,13 +15,22 @@
 CREATE OR REPLACE FUNCTION outbox_internal.manual_sink(
   caller oid, sink text,
   OUT server oid, OUT ordered boolean, OUT block boolean, OUT max_attempts integer, OUT retry text, OUT keep boolean,
-  OUT origin bigint)
+  OUT origin bigint, OUT max_payload bigint)
 RETURNS record LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_manual_sink';
 COMMENT ON FUNCTION outbox_internal.manual_sink(oid, text) IS
   'Part of outbox.claim(), ack() and nack(): the options of a sink of kind outbox_manual, with the settings for '
   'options that are not set; keep: whether delivered events are kept; origin: of the events of this database. '
   'Raises an error if the caller may not claim from it.';
+
+-- Not the row as a whole, which would be made with all its TOAST values in it.
+CREATE OR REPLACE FUNCTION outbox_internal.check_size(
+  max_payload bigint, payload jsonb, payload_bytes bytea, headers jsonb, aggregate_type text, aggregate_id text,
+  event_type text, content_type text, partition_key text, dedup_key text) RETURNS boolean
+LANGUAGE c STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'outbox_check_size';
+COMMENT ON FUNCTION outbox_internal.check_size(bigint, jsonb, bytea, jsonb, text, text, text, text, text, text) IS
+  'Part of outbox.claim(): true, or an error with SQLSTATE 54000 if the event is larger than its sink takes.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.retry_delay(retry text, attempt integer) RETURNS interval
 LANGUAGE c VOLATILE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
@@ -112,8 +121,8 @@ BEGIN
   SELECT least(greatest(e.attempts, 0), 2147483646) + 1 AS attempt, e.overtaken_by INTO event
   FROM outbox.events_pending AS e WHERE e.position = lease.position AND e.sink = sink_name FOR UPDATE;
   IF FOUND THEN -- otherwise a user has deleted or moved the event, and later events of its key go on
-    dead := record_failure.unreadable IS NULL
-            AND (coalesce(record_failure.give_up, false) OR event.attempt >= sink.max_attempts);
+    dead := coalesce(record_failure.give_up, false)
+            OR (record_failure.unreadable IS NULL AND event.attempt >= sink.max_attempts);
     IF dead THEN
       PERFORM outbox_internal.move_to_failed(lease.position, event.attempt, record_failure.error, failed_at,
                                              coalesce(event.overtaken_by, lease.overtaken_by));
@@ -133,7 +142,7 @@ BEGIN
     INSERT INTO outbox_internal.failed_attempts
       (day, event_id, position, sink, attempt, ended_at, error, key_hash, blocks_until)
     SELECT outbox_internal.failure_day(failed_at), lease.event_id, lease.position, sink_name,
-           CASE WHEN record_failure.unreadable IS NULL THEN event.attempt END,
+           CASE WHEN dead OR record_failure.unreadable IS NULL THEN event.attempt END,
            failed_at, left(record_failure.error, 1000),
            CASE WHEN lease.single = 0 AND NOT dead THEN lease.key_hash END, next_at
     WHERE outbox_internal.has_room_for_failures();
@@ -152,7 +161,7 @@ END
 $$;
 COMMENT ON FUNCTION outbox_internal.record_failure(oid, uuid, uuid, text, interval, boolean, bigint) IS
   'Part of outbox.nack() and claim(): records the failure of a claimed event, or that the event at this position '
-  'cannot be read. The latter spends no attempt, because the event was not returned.';
+  'cannot be read. The latter spends no attempt, because the event was not returned, unless it is given up.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.nack_for(
   caller oid, token uuid, id uuid, error text, retry_in interval, give_up boolean

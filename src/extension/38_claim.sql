@@ -47,7 +47,7 @@ COMMENT ON FUNCTION outbox_internal.ready_events(text, boolean, bigint, timestam
 -- that could not be locked. `made` has their new leases.
 CREATE OR REPLACE FUNCTION outbox_internal.lease_events(
   caller oid, sink_name text, most integer, lease interval, claim_token uuid,
-  OUT given bigint[], OUT given_until timestamptz)
+  OUT given bigint[], OUT given_until timestamptz, OUT max_payload bigint)
 RETURNS record LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 #variable_conflict use_column
@@ -65,6 +65,7 @@ BEGIN
          outbox_internal.other_leases(s.server, s.ordered) AS leased_until
   INTO sink
   FROM outbox_internal.manual_sink(lease_events.caller, sink_name) AS s;
+  max_payload := sink.max_payload;
   IF sink.paused THEN
     RAISE NOTICE 'sink "%" is paused: it gives out nothing', sink_name
       USING HINT = format('SELECT outbox.resume(%L);', sink_name);
@@ -206,6 +207,8 @@ DECLARE
   claim_token uuid := gen_random_uuid();
   given record;
   encoding text := nullif(current_setting('client_encoding'), getdatabaseencoding()::text);
+  reason text;
+  too_large boolean;
 BEGIN
   IF num_nulls(claim_for.sink, claim_for."limit", claim_for.lease) > 0 THEN
     RAISE EXCEPTION '"%" must not be null',
@@ -222,10 +225,11 @@ BEGIN
   END IF;
   SELECT e.* INTO given
   FROM outbox_internal.lease_events(
-    claim_for.caller, claim_for.sink, claim_for."limit", claim_for.lease, claim_token) AS e (positions, until);
+    claim_for.caller, claim_for.sink, claim_for."limit", claim_for.lease, claim_token) AS e (positions, until, max_payload);
   -- All events together (n = 0); if that fails, one by one. An event that cannot be read, or not be sent in the
-  -- client's encoding, is returned to the table with its error, and later events of its key with it. The expressions
-  -- in WHERE detoast all values, and the sort reads all events before it returns the first.
+  -- client's encoding, is returned to the table with its error, and later events of its key with it. One that is too
+  -- large is a dead letter. The expressions in WHERE detoast all values, and the sort reads all events before it
+  -- returns the first.
   FOR n IN 0..cardinality(given.positions) LOOP
     BEGIN
       RETURN QUERY
@@ -234,14 +238,17 @@ BEGIN
              claim_token, given.until
       FROM outbox.events_pending AS e
       WHERE e.position = ANY (CASE WHEN n = 0 THEN given.positions ELSE given.positions[n:n] END)
-        AND num_nulls(
+        AND CASE WHEN outbox_internal.check_size(
+              given.max_payload, e.payload, e.payload_bytes, e.headers, e.aggregate_type, e.aggregate_id,
+              e.event_type, e.content_type, e.partition_key, e.dedup_key)
+            THEN num_nulls(
               e.aggregate_type ~>=~ '', e.aggregate_id ~>=~ '', e.event_type ~>=~ '', jsonb_typeof(e.payload),
               e.payload_bytes >= '', e.content_type ~>=~ '', jsonb_typeof(e.headers), e.partition_key ~>=~ '',
               e.dedup_key ~>=~ '',
               CASE WHEN encoding IS NOT NULL THEN convert_to(
                 concat_ws(' ', e.aggregate_type, e.aggregate_id, e.event_type, e.payload, e.content_type,
                           e.headers, e.partition_key, e.dedup_key),
-                encoding) END) >= 0
+                encoding) END) >= 0 END
         AND (n = 0 OR EXISTS (SELECT FROM outbox.leases AS l
                               WHERE l.token = claim_token AND e.position = ANY (l.positions)))
       ORDER BY e.position + 0;
@@ -252,9 +259,12 @@ BEGIN
       ELSIF n = 0 THEN
         given.positions := ARRAY(SELECT p.position FROM unnest(given.positions) AS p (position) ORDER BY p.position);
       ELSE
+        GET STACKED DIAGNOSTICS reason = PG_EXCEPTION_DETAIL;
+        too_large := SQLSTATE = '54000';
+        reason := CASE WHEN too_large THEN SQLERRM || coalesce(': ' || nullif(reason, ''), '')
+                       ELSE left('the event cannot be read: ' || SQLERRM, 255) END;
         PERFORM outbox_internal.record_failure(
-          caller, claim_token, NULL, left('the event cannot be read: ' || SQLERRM, 255), '1 minute', false,
-          given.positions[n]);
+          caller, claim_token, NULL, reason, '1 minute', too_large, given.positions[n]);
       END IF;
     END;
   END LOOP;

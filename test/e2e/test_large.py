@@ -1,5 +1,5 @@
 """Events that are larger than their sink takes and are in the table all the same: restored, enqueued before the sink, or before a change of its
-options. The worker never makes their text: they are dead letters, and what is behind them is delivered."""
+options. No process makes their text: they are dead letters, and what is behind them is delivered."""
 
 from outbox_rig import wait_until
 from outbox_rig.database import Database
@@ -54,6 +54,23 @@ def test_rows_that_no_process_could_render_are_dead_letters(db, receiver):
     assert db.value(WORKER) == worker and peak_memory(worker) < before + 200
     assert {attempts for (attempts,) in db.sql("SELECT attempts FROM outbox.events")} == {1}
     assert db.value("SELECT publish_failures_total FROM outbox.failure_metrics WHERE sink = 'crm' AND reason = 'too_large'") == len(ODD)
+
+
+def test_rows_that_no_session_could_render_do_not_stop_a_claim(db):
+    db.sql("CREATE SERVER own FOREIGN DATA WRAPPER outbox_manual")
+    for key, (column, value) in ODD.items():
+        restore(db, key, column, value, "'own'")
+        db.enqueue("Order", key, payload=f'"{key}"')
+    db.enqueue("Order", "other", payload='"other"')
+    with db.connect() as session:
+        session.execute("SET client_encoding = LATIN1")  # the server converts each text before it returns the first
+        claimed = session.execute("SELECT aggregate_id, payload FROM outbox.claim('own') ORDER BY 1").fetchall()
+        pid = session.info.backend_pid
+        assert claimed == [(key, key) for key in sorted([*ODD, "other"])]
+        assert peak_memory(pid) < 300
+    assert failed(db) == REASONS
+    assert db.value("SELECT count(*) FROM outbox.story((SELECT id FROM outbox.events WHERE aggregate_id = 'deep' AND status = 'FAILED')) "
+                    "WHERE detail LIKE '%%nested too deeply%%'") > 0
 
 
 def test_an_event_that_the_sink_takes_by_a_new_option_is_redriven(db, receiver):

@@ -1,13 +1,15 @@
 /*
  * manual_sink.cpp: what the SQL of claim(), ack() and nack() (extension/37_manual.sql) asks about a sink of kind
- * outbox_manual: who may claim from it, its options, and the delay of a retry. The delivery library knows the options
- * and their defaults, and the catalog cache the sink: SQL would need a second copy of both.
+ * outbox_manual: who may claim from it, its options, the size of an event, and the delay of a retry. The delivery
+ * library knows the options and their defaults, and the catalog cache the sink: SQL would need a second copy of both.
  */
+#include "server/base/delivery_error.h"
 #include "server/base/origin.h"
 #include "server/base/sql_function.h"
 #include "server/catalog/route.h"
 #include "server/catalog/sink_common.h"
 #include "server/catalog/wrappers.h"
+#include "server/event/event_size.h"
 
 extern "C" {
 #include "access/htup_details.h"
@@ -62,12 +64,37 @@ SQL_FUNCTION(outbox_manual_sink) {
   read_options(sink, &rules, &common);
   if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
     elog(ERROR, "outbox_internal.manual_sink() must return a row");
-  Datum values[] = {
-      ObjectIdGetDatum(server),          BoolGetDatum(rules.ordered),       BoolGetDatum(rules.dead_letters_block),
-      Int32GetDatum(rules.max_attempts), CStringGetTextDatum(common.retry), BoolGetDatum(common.retention_ms > 0),
-      Int64GetDatum(origin_here())};
+  Datum values[] = {ObjectIdGetDatum(server),
+                    BoolGetDatum(rules.ordered),
+                    BoolGetDatum(rules.dead_letters_block),
+                    Int32GetDatum(rules.max_attempts),
+                    CStringGetTextDatum(common.retry),
+                    BoolGetDatum(common.retention_ms > 0),
+                    Int64GetDatum(origin_here()),
+                    Int64GetDatum((int64)common.max_payload)};
   bool nulls[lengthof(values)] = {};
   PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls)));
+}
+
+static const struct varlena *argument(FunctionCallInfo fcinfo, int n) {
+  return PG_ARGISNULL(n) ? NULL : (const struct varlena *)PG_GETARG_POINTER(n);
+}
+
+/* outbox_internal.check_size(max_payload, payload, payload_bytes, headers, texts ...) */
+SQL_FUNCTION(outbox_check_size) {
+  const size_t max_payload = PG_ARGISNULL(0) ? OB_LARGEST_PAYLOAD : (size_t)PG_GETARG_INT64(0);
+  SentColumns sent = {argument(fcinfo, 1), argument(fcinfo, 2), argument(fcinfo, 3), {}};
+  EventSize size;
+  ob_error error;
+
+  for (size_t i = 0; i < lengthof(sent.texts); i++)
+    sent.texts[i] = argument(fcinfo, 4 + (int)i);
+  event_measure(&sent, max_payload, &size);
+  if (size.fit != EVENT_FITS) {
+    event_size_error(&size, max_payload, &error);
+    delivery_error(&error);
+  }
+  PG_RETURN_BOOL(true);
 }
 
 /* outbox_internal.retry_delay(retry, attempt) */
