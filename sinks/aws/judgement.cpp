@@ -188,20 +188,23 @@ std::optional<size_t> message_of(const Target &target, size_t n, const EntryRepl
 
 std::vector<Verdict> judge_entries(const Target &target, size_t n, const std::vector<EntryReply> &entries) {
   const Fault silence{{}, "the answer says nothing of this message", 200};
-  std::vector<Verdict> verdicts(n, failed(target, silence, Cause::Trouble, Outcome::RetryBlameSink));
-  for (size_t i = 0; i < entries.size(); i++) {
-    const EntryReply &entry = entries[i];
-    const auto number = message_of(target, n, entry, i);
-    if (!number)
-      continue;
-    if (entry.sent) {
-      verdicts[*number] = {};
-      continue;
+  const Verdict unsaid = failed(target, silence, Cause::Trouble, Outcome::RetryBlameSink);
+  std::vector<Verdict> verdicts(n, unsaid);
+  if (target.service == Service::EventBridge && entries.size() != n) /* which entry is whose? */
+    return verdicts;
+  for (const bool sent : {true, false}) /* of a message that is called both, the failure counts */
+    for (size_t i = 0; i < entries.size(); i++) {
+      const EntryReply &entry = entries[i];
+      const auto number = message_of(target, n, entry, i);
+      if (!number || entry.sent != sent)
+        continue;
+      const Fault fault{entry.code, entry.message};
+      const Cause cause = cause_of(fault);
+      verdicts[*number] = sent ? Verdict()
+                          : fault.code.empty() && fault.message.empty()
+                              ? unsaid
+                              : failed(target, fault, cause, outcome_of_entry(cause, entry.sender_fault));
     }
-    const Fault fault{entry.code, entry.message};
-    Cause cause = cause_of(fault);
-    verdicts[*number] = failed(target, fault, cause, outcome_of_entry(cause, entry.sender_fault));
-  }
   return verdicts;
 }
 

@@ -23,7 +23,7 @@ bool is_one_of(const std::string &name, std::initializer_list<const char *> name
 void take_member(const std::string &name, const JsonValue &value, EntryReply &entry) {
   if (name == "Id")
     entry.id = value.text;
-  else if (is_one_of(name, {"MessageId", "EventId"}))
+  else if (is_one_of(name, {"MessageId", "EventId"}) && value.kind == JsonValue::Kind::Text && !value.text.empty())
     entry.name = name + " " + value.text;
   else if (is_one_of(name, {"Code", "ErrorCode"}))
     entry.code = bare_code(value.text);
@@ -33,9 +33,18 @@ void take_member(const std::string &name, const JsonValue &value, EntryReply &en
     entry.sender_fault = value.text == "true";
 }
 
+/* AWS gives each message that it has stored an id of its own. */
+void only_named_are_sent(Reply &reply) {
+  for (EntryReply &entry : reply.entries)
+    entry.sent = entry.sent && entry.code.empty() && !entry.name.empty();
+}
+
 Reply read_json_reply(const std::string &body) {
   Reply reply;
-  auto on_value = [&reply](const JsonPath &path, const JsonValue &value) {
+  bool is_whole = true;
+  auto on_value = [&](const JsonPath &path, const JsonValue &value) {
+    if (value.kind == JsonValue::Kind::Number && value.text.empty())
+      is_whole = false; /* the reading ends at such a number */
     if (path.empty())
       reply.valid = value.kind == JsonValue::Kind::Object;
     else if (path.size() == 1 && value.kind == JsonValue::Kind::Text &&
@@ -44,15 +53,12 @@ Reply read_json_reply(const std::string &body) {
     else if (path.size() == 1 && value.kind == JsonValue::Kind::Text && is_one_of(path[0], {"message", "Message"}))
       reply.message = value.text;
     else if (path.size() == 2 && is_one_of(path[0], {"Successful", "Failed", "Entries"}))
-      reply.entries.emplace_back().sent = path[0] == "Successful";
+      reply.entries.emplace_back().sent = path[0] != "Failed";
     else if (path.size() == 3 && is_one_of(path[0], {"Successful", "Failed", "Entries"}) && !reply.entries.empty())
       take_member(path[2], value, reply.entries.back());
-    if (path.size() == 3 && path[0] == "Entries" && path[2] == "EventId" && !reply.entries.empty())
-      reply.entries.back().sent = !value.text.empty();
   };
-  reply.valid = !read_json(body, on_value) && reply.valid;
-  for (EntryReply &entry : reply.entries)
-    entry.sent = entry.sent && entry.code.empty();
+  reply.valid = !read_json(body, on_value) && reply.valid && is_whole;
+  only_named_are_sent(reply);
   return reply;
 }
 
@@ -74,6 +80,7 @@ Reply read_xml_reply(const std::string &body) {
       reply.message = text;
   };
   reply.valid = read_xml(body, on_element) && reply.valid;
+  only_named_are_sent(reply);
   return reply;
 }
 

@@ -5,6 +5,7 @@
  */
 #include "acknowledgement.h"
 
+#include <algorithm>
 #include <charconv>
 
 #include "delivery/base/clean_text.h"
@@ -28,12 +29,35 @@ int number(const std::string &text) {
   return value;
 }
 
+/* {"stream":"ORDERS", "seq":17}, as servers write it for nearly every message: the reading of any JSON takes many
+ * times as long. Whatever else there is in it is left to that. */
+bool is_usual_answer(std::string_view json) {
+  auto take = [&json](std::string_view begin) {
+    json.remove_prefix(std::min(json.find_first_not_of(' '), json.size()));
+    const bool is = json.starts_with(begin);
+    json.remove_prefix(is ? begin.size() : 0);
+    return is;
+  };
+  auto take_while = [&json](auto good) {
+    const auto n = static_cast<size_t>(std::find_if_not(json.begin(), json.end(), good) - json.begin());
+    json.remove_prefix(n);
+    return n > 0;
+  };
+  auto in_name = [](char c) { return c > ' ' && c < 0x7F && c != '"' && c != '\\'; };
+  auto digit = [](char c) { return c >= '0' && c <= '9'; };
+  return take("{") && take("\"stream\":") && take("\"") && take_while(in_name) && take("\"") && take(",") &&
+         take("\"seq\":") && (take(""), !json.starts_with('0')) && take_while(digit) && take("}") && json.empty();
+}
+
 Answer read(std::string_view json) {
   Answer answer;
+  bool is_whole = true;
   auto bad = read_json(std::string(json), [&](const JsonPath &path, const JsonValue &value) {
-    if (path.size() == 1 && path[0] == "stream")
+    if (value.kind == JsonValue::Kind::Number && value.text.empty())
+      is_whole = false; /* the reading ends at such a number */
+    if (path.size() == 1 && path[0] == "stream" && value.kind == JsonValue::Kind::Text)
       answer.stream = value.text;
-    else if (path.size() == 1 && path[0] == "seq")
+    else if (path.size() == 1 && path[0] == "seq" && value.kind == JsonValue::Kind::Number)
       answer.sequence = value.text;
     else if (path.size() == 1 && path[0] == "duplicate")
       answer.is_duplicate = value.text == "true";
@@ -46,8 +70,13 @@ Answer read(std::string_view json) {
     else if (path[1] == "description")
       answer.description = value.text;
   });
-  answer.is_json = !bad;
+  answer.is_json = !bad && is_whole;
   return answer;
+}
+
+/* Streams count from 1. */
+bool is_place(std::string_view sequence) {
+  return !sequence.empty() && sequence[0] != '0' && sequence.find_first_not_of("0123456789") == sequence.npos;
 }
 
 std::string shown(std::string_view text) {
@@ -76,12 +105,12 @@ Acknowledgement read_acknowledgement(const Operation &message) {
   if (message.status() == "503")
     return {Outcome::Deferred, OB_REASON_TOPIC,
             "is taken by no stream: create one for it, enable JetStream, or correct option subject"};
-  if (message.text.starts_with(R"({"stream":")")) /* the usual answer; an error would come first */
+  if (message.status().empty() && is_usual_answer(message.text))
     return {};
   Answer answer = read(message.text);
   if (answer.is_json && answer.has_error)
     return of_error(answer);
-  if (answer.is_json && !answer.stream.empty() && !answer.sequence.empty())
+  if (answer.is_json && message.status().empty() && !answer.stream.empty() && is_place(answer.sequence))
     return {};
   return {Outcome::Deferred, OB_REASON_TOPIC,
           "is answered by a subscriber that is no stream: correct option subject"};

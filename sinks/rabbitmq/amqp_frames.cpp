@@ -101,6 +101,16 @@ std::string encode_properties(const amqp_basic_properties_t &properties, size_t 
   return encoded;
 }
 
+/* Each class has a struct of its own, and librabbitmq leaves unset what the flags do not name. */
+std::optional<std::string_view> returned_id(const amqp_frame_t &frame) {
+  if (frame.frame_type != AMQP_FRAME_HEADER || frame.payload.properties.class_id != AMQP_BASIC_CLASS)
+    return std::nullopt;
+  const auto &properties = *static_cast<const amqp_basic_properties_t *>(frame.payload.properties.decoded);
+  if ((properties._flags & AMQP_BASIC_MESSAGE_ID_FLAG) == 0)
+    return std::nullopt;
+  return view(properties.message_id);
+}
+
 FrameReader::FrameReader() : decoder_(amqp_new_connection(), amqp_destroy_connection) {
   if (!decoder_)
     throw std::bad_alloc();

@@ -7,6 +7,7 @@
 #include <amqp.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -32,6 +33,37 @@ void append_publish(amqp_channel_t channel, std::string_view exchange, std::stri
                     std::string_view properties, std::string_view body, size_t frame_max, std::string &out);
 /* `headers_size`: the bytes of all names and values of the headers. */
 std::string encode_properties(const amqp_basic_properties_t &properties, size_t headers_size);
+
+/* Which method each struct of librabbitmq is. */
+template <class Method> inline constexpr amqp_method_number_t number_of = 0;
+template <> inline constexpr amqp_method_number_t number_of<amqp_connection_start_t> = AMQP_CONNECTION_START_METHOD;
+template <> inline constexpr amqp_method_number_t number_of<amqp_connection_tune_t> = AMQP_CONNECTION_TUNE_METHOD;
+template <>
+inline constexpr amqp_method_number_t number_of<amqp_connection_open_ok_t> = AMQP_CONNECTION_OPEN_OK_METHOD;
+template <> inline constexpr amqp_method_number_t number_of<amqp_connection_close_t> = AMQP_CONNECTION_CLOSE_METHOD;
+template <>
+inline constexpr amqp_method_number_t number_of<amqp_connection_blocked_t> = AMQP_CONNECTION_BLOCKED_METHOD;
+template <>
+inline constexpr amqp_method_number_t number_of<amqp_connection_unblocked_t> = AMQP_CONNECTION_UNBLOCKED_METHOD;
+template <> inline constexpr amqp_method_number_t number_of<amqp_channel_open_ok_t> = AMQP_CHANNEL_OPEN_OK_METHOD;
+template <> inline constexpr amqp_method_number_t number_of<amqp_channel_close_t> = AMQP_CHANNEL_CLOSE_METHOD;
+template <> inline constexpr amqp_method_number_t number_of<amqp_confirm_select_ok_t> = AMQP_CONFIRM_SELECT_OK_METHOD;
+template <>
+inline constexpr amqp_method_number_t number_of<amqp_exchange_declare_ok_t> = AMQP_EXCHANGE_DECLARE_OK_METHOD;
+template <> inline constexpr amqp_method_number_t number_of<amqp_basic_ack_t> = AMQP_BASIC_ACK_METHOD;
+template <> inline constexpr amqp_method_number_t number_of<amqp_basic_nack_t> = AMQP_BASIC_NACK_METHOD;
+template <> inline constexpr amqp_method_number_t number_of<amqp_basic_return_t> = AMQP_BASIC_RETURN_METHOD;
+
+/* The frame's method if it is this one, else null. A peer sends whatever it likes, whenever it likes: this function
+ * and returned_id() are the only ways to what librabbitmq has decoded, and both look at what it is first. */
+template <class Method> const Method *as(const amqp_frame_t &frame) {
+  static_assert(number_of<Method> != 0, "which method is it?");
+  if (frame.frame_type != AMQP_FRAME_METHOD || frame.payload.method.id != number_of<Method>)
+    return nullptr;
+  return static_cast<const Method *>(frame.payload.method.decoded);
+}
+/* The id in the properties of a message; nothing for another frame, another class, or properties without an id. */
+std::optional<std::string_view> returned_id(const amqp_frame_t &frame);
 
 /* Cuts a stream of bytes into frames. */
 class FrameReader {

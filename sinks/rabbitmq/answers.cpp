@@ -13,10 +13,6 @@
 namespace outbox::rabbitmq {
 namespace {
 
-template <class Method> const Method &method_of(const amqp_frame_t &frame) {
-  return *static_cast<const Method *>(frame.payload.method.decoded);
-}
-
 std::string said(const amqp_bytes_t &text) {
   return clean_text(view(text).substr(0, 300));
 }
@@ -61,48 +57,31 @@ void Publisher::on_frame(const amqp_frame_t &frame) {
 }
 
 void Publisher::on_connection(const amqp_frame_t &frame) {
-  switch (frame.payload.method.id) {
-  case AMQP_CONNECTION_CLOSE_METHOD:
-    throw connection_->closed_by_broker(frame);
-  case AMQP_CONNECTION_BLOCKED_METHOD:
-    blocked_ = "the broker has blocked publishing: " + said(method_of<amqp_connection_blocked_t>(frame).reason) +
+  if (auto *close = as<amqp_connection_close_t>(frame)) {
+    throw connection_->closed_by_broker(*close);
+  } else if (auto *blocked = as<amqp_connection_blocked_t>(frame)) {
+    blocked_ = "the broker has blocked publishing: " + said(blocked->reason) +
                "; it goes on by itself when the alarm is over (rabbitmqctl status shows alarms)";
     report_down(blocked_, OB_REASON_BROKER);
     handover_.halt(false, blocked_);
-    break;
-  case AMQP_CONNECTION_UNBLOCKED_METHOD:
+  } else if (as<amqp_connection_unblocked_t>(frame)) {
     blocked_.clear();
     stall_detector_.on_acknowledgement(Clock::now());
     report_up();
-    break;
-  default:
-    break;
   }
 }
 
 // ---- the publishing channel ----
 
 void Publisher::on_publishing(const amqp_frame_t &frame) {
-  switch (frame.payload.method.id) {
-  case AMQP_BASIC_ACK_METHOD: {
-    const auto &ack = method_of<amqp_basic_ack_t>(frame);
-    on_confirm(ack.delivery_tag, ack.multiple, true);
-    break;
-  }
-  case AMQP_BASIC_NACK_METHOD: {
-    const auto &nack = method_of<amqp_basic_nack_t>(frame);
-    on_confirm(nack.delivery_tag, nack.multiple, false);
-    break;
-  }
-  case AMQP_BASIC_RETURN_METHOD:
-    on_return(method_of<amqp_basic_return_t>(frame));
-    break;
-  case AMQP_CHANNEL_CLOSE_METHOD:
-    on_channel_closed(method_of<amqp_channel_close_t>(frame));
-    break;
-  default:
-    break;
-  }
+  if (auto *ack = as<amqp_basic_ack_t>(frame))
+    on_confirm(ack->delivery_tag, ack->multiple, true);
+  else if (auto *nack = as<amqp_basic_nack_t>(frame))
+    on_confirm(nack->delivery_tag, nack->multiple, false);
+  else if (auto *returned = as<amqp_basic_return_t>(frame))
+    on_return(*returned);
+  else if (auto *close = as<amqp_channel_close_t>(frame))
+    on_channel_closed(*close);
 }
 
 void Publisher::on_confirm(uint64_t tag, bool multiple, bool stored) {
@@ -145,10 +124,11 @@ void Publisher::on_return(const amqp_basic_return_t &returned) {
 /* RabbitMQ returns messages in the order in which they were published, before their confirms: it is one of the
  * first. */
 void Publisher::on_returned_properties(const amqp_frame_t &frame) {
-  const auto &properties = *static_cast<const amqp_basic_properties_t *>(frame.payload.properties.decoded);
-  std::string_view id = view(properties.message_id);
+  const std::optional<std::string_view> id = returned_id(frame);
+  if (!id || returned_.empty())
+    return;
   for (auto &[tag, message] : unconfirmed_)
-    if (message.returned.empty() && id == std::string_view(message.id.data(), message.id.size())) {
+    if (message.returned.empty() && *id == std::string_view(message.id.data(), message.id.size())) {
       message.returned = std::move(returned_);
       break;
     }
@@ -195,20 +175,16 @@ void Publisher::on_channel_closed(const amqp_channel_close_t &close) {
 // ---- the channel for questions ----
 
 void Publisher::on_asking(const amqp_frame_t &frame) {
-  switch (frame.payload.method.id) {
-  case AMQP_EXCHANGE_DECLARE_OK_METHOD:
-    on_asked(true);
-    break;
-  case AMQP_CHANNEL_CLOSE_METHOD: {
-    const auto &close = method_of<amqp_channel_close_t>(frame);
+  if (as<amqp_exchange_declare_ok_t>(frame)) {
+    if (asking_)
+      on_asked(true);
+  } else if (auto *close = as<amqp_channel_close_t>(frame)) {
+    const bool there = close->reply_code != AMQP_NOT_FOUND;
     connection_->close_channel_ok(asking);
     connection_->open_asking();
     /* Without the right to ask, publishing shows whether it is there. */
-    on_asked(close.reply_code != AMQP_NOT_FOUND);
-    break;
-  }
-  default:
-    break;
+    if (asking_)
+      on_asked(there);
   }
 }
 

@@ -29,10 +29,6 @@ amqp_table_entry_t yes_entry(const char *name) {
   return entry;
 }
 
-template <class Method> const Method &method_of(const amqp_frame_t &frame) {
-  return *static_cast<const Method *>(frame.payload.method.decoded);
-}
-
 }  // namespace
 
 Connection::~Connection() {
@@ -55,8 +51,7 @@ bool Connection::next(amqp_frame_t &frame) {
   }
 }
 
-Trouble Connection::closed_by_broker(const amqp_frame_t &frame) {
-  const auto &close = method_of<amqp_connection_close_t>(frame);
+Trouble Connection::closed_by_broker(const amqp_connection_close_t &close) {
   std::string text = in_quotes(view(close.reply_text));
   const int code = close.reply_code;
   open_ = false;
@@ -78,8 +73,16 @@ amqp_frame_t Connection::wait_method(amqp_channel_t channel, const Patience &pat
       if (frame.frame_type == protocol_header)
         throw Trouble(step, OB_REASON_CONNECTION, peer() + " speaks another version of AMQP than 0-9-1",
                       "is this the port of a RabbitMQ broker?");
-      if (frame.frame_type == AMQP_FRAME_METHOD && (frame.channel == channel || frame.channel == 0))
+      if (frame.frame_type == AMQP_FRAME_METHOD && frame.channel == channel)
         return frame;
+      if (frame.channel != 0)
+        continue;
+      if (auto *close = as<amqp_connection_close_t>(frame))
+        throw closed_by_broker(*close);
+      if (auto *blocked = as<amqp_connection_blocked_t>(frame))
+        throw Trouble(step, OB_REASON_BROKER,
+                      "the broker has blocked publishing: " + in_quotes(view(blocked->reason)),
+                      "rabbitmqctl status shows alarms");
     }
     if (!receive())
       patience.wait(fd(), events(), step, peer());
@@ -134,9 +137,10 @@ void Connection::log_in(const Patience &patience) {
   constexpr char header[] = "AMQP\0\0\x09\x01";
   out_.append(header, sizeof header - 1);
   amqp_frame_t frame = wait_method(0, patience, "login");
-  if (frame.payload.method.id != AMQP_CONNECTION_START_METHOD)
+  auto *start = as<amqp_connection_start_t>(frame);
+  if (!start)
     throw Trouble("login", OB_REASON_CONNECTION, peer() + " does not begin as a RabbitMQ broker does");
-  read_start(method_of<amqp_connection_start_t>(frame));
+  read_start(*start);
   send_start_ok();
 
   std::string who = options_.external() ? "by the client's certificate" : "of user " + in_quotes(options_.user);
@@ -149,18 +153,18 @@ void Connection::log_in(const Patience &patience) {
       throw;
     throw Trouble("login", OB_REASON_AUTH, "the broker hung up at the login " + who, look);
   }
-  if (frame.payload.method.id == AMQP_CONNECTION_CLOSE_METHOD) {
-    std::string said = closed_by_broker(frame).what();
+  if (auto *close = as<amqp_connection_close_t>(frame)) {
+    std::string said = closed_by_broker(*close).what();
     bool loopback = said.find("can only connect via localhost") != said.npos;
     throw Trouble("login", OB_REASON_AUTH, "the login " + who + " was refused: " + said,
                   loopback ? "make a user of the broker for outbox, and give it to the user mapping" : look);
   }
-  if (frame.payload.method.id != AMQP_CONNECTION_TUNE_METHOD)
+  auto *tune = as<amqp_connection_tune_t>(frame);
+  if (!tune)
     throw Trouble("login", OB_REASON_AUTH, "the broker asks for more at the login " + who, look);
 
-  const auto &tune = method_of<amqp_connection_tune_t>(frame);
-  if (tune.frame_max != 0)
-    frame_max_ = std::min<size_t>(frame_max_, tune.frame_max);
+  if (tune->frame_max != 0)
+    frame_max_ = std::min<size_t>(frame_max_, tune->frame_max);
   heartbeat_ = options_.heartbeat;
   amqp_connection_tune_ok_t ok{asking, static_cast<uint32_t>(frame_max_), static_cast<uint16_t>(heartbeat_.count())};
   reader_.set_frame_max(static_cast<uint32_t>(frame_max_));
@@ -172,15 +176,15 @@ void Connection::open_vhost(const Patience &patience) {
   std::string vhost = "vhost " + in_quotes(options_.vhost);
   send(0, AMQP_CONNECTION_OPEN_METHOD, &ask);
   amqp_frame_t frame = wait_method(0, patience, "vhost");
-  if (frame.payload.method.id == AMQP_CONNECTION_CLOSE_METHOD) {
-    std::string said = closed_by_broker(frame).what();
+  if (auto *close = as<amqp_connection_close_t>(frame)) {
+    std::string said = closed_by_broker(*close).what();
     bool refused = said.find("refused") != said.npos;
     throw Trouble("vhost", OB_REASON_AUTH, vhost + " cannot be opened: " + said,
                   refused
                       ? "give user " + in_quotes(options_.user) + " permissions in it: rabbitmqctl set_permissions -p"
                       : "correct option vhost, or create it: rabbitmqctl add_vhost");
   }
-  if (frame.payload.method.id != AMQP_CONNECTION_OPEN_OK_METHOD)
+  if (!as<amqp_connection_open_ok_t>(frame))
     throw Trouble("vhost", OB_REASON_BROKER, vhost + " cannot be opened");
   open_ = true;
 }
@@ -202,24 +206,24 @@ void Connection::close_channel_ok(amqp_channel_t channel) {
   send(channel, AMQP_CHANNEL_CLOSE_OK_METHOD, &ok);
 }
 
-void Connection::wait_opened(amqp_channel_t channel, const Patience &patience) {
+template <class Method> void Connection::wait_opened(amqp_channel_t channel, const Patience &patience) {
   amqp_frame_t frame = wait_method(channel, patience, "channel");
-  if (frame.payload.method.id == AMQP_CONNECTION_CLOSE_METHOD)
-    throw closed_by_broker(frame);
-  if (frame.payload.method.id == AMQP_CHANNEL_CLOSE_METHOD)
-    throw Trouble("channel", OB_REASON_BROKER,
-                  "the broker gives no channel: " +
-                      in_quotes(view(method_of<amqp_channel_close_t>(frame).reply_text)));
+  if (as<Method>(frame))
+    return;
+  auto *close = as<amqp_channel_close_t>(frame);
+  throw Trouble("channel", OB_REASON_BROKER,
+                "the broker gives no channel: " +
+                    (close ? in_quotes(view(close->reply_text)) : std::string("it answers with another method")));
 }
 
 /* One after the other: in the broker each channel is a process of its own, so the answers of two of them come in any
  * order, and wait_method() skips those of the other one. */
 void Connection::open_channels(const Patience &patience) {
   open_publishing();
-  wait_opened(publishing, patience); /* channel.open-ok */
-  wait_opened(publishing, patience); /* confirm.select-ok */
+  wait_opened<amqp_channel_open_ok_t>(publishing, patience);
+  wait_opened<amqp_confirm_select_ok_t>(publishing, patience);
   open_asking();
-  wait_opened(asking, patience);
+  wait_opened<amqp_channel_open_ok_t>(asking, patience);
 }
 
 void Connection::open(const Host &host, const Patience &patience) {

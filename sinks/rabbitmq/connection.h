@@ -41,8 +41,9 @@ public:
   /* The next frame; false if none is complete. It is valid until the next call. */
   bool next(amqp_frame_t &frame);
   /* Returns the text of a connection.close, and answers it. */
-  Trouble closed_by_broker(const amqp_frame_t &frame);
-  /* Waits for a method of this channel; other frames are skipped. */
+  Trouble closed_by_broker(const amqp_connection_close_t &close);
+  /* Waits for a method of this channel; other frames are skipped. Of another one than 0 it throws Trouble if the
+   * broker closes the connection or blocks publishing. */
   amqp_frame_t wait_method(amqp_channel_t channel, const Patience &patience, const char *step);
 
   /* Appends what opens the channel. */
@@ -53,7 +54,7 @@ public:
 private:
   void read_start(const amqp_connection_start_t &start);
   void send_start_ok();
-  void wait_opened(amqp_channel_t channel, const Patience &patience);
+  template <class Method> void wait_opened(amqp_channel_t channel, const Patience &patience);
 
   const Connecting &options_;
   FrameReader reader_;

@@ -11,10 +11,6 @@
 namespace outbox::rabbitmq {
 namespace {
 
-template <class Method> const Method &method_of(const amqp_frame_t &frame) {
-  return *static_cast<const Method *>(frame.payload.method.decoded);
-}
-
 class RabbitProbe {
 public:
   RabbitProbe(const RabbitConfig &config, Probe &probe)
@@ -31,11 +27,7 @@ public:
         connected = true;
         break;
       } catch (const Trouble &trouble) {
-        std::string hint = trouble.hint;
-        if (!hint.empty())
-          hint[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(hint[0])));
-        probe_.failed(trouble.step, (hosts.size() == 1 ? "" : hosts[i].text() + ": ") + trouble.what(),
-                      hint.empty() ? hint : hint + ".");
+        failed(trouble, hosts.size() == 1 ? "" : hosts[i].text() + ": ");
       }
     }
     if (!connected)
@@ -44,11 +36,18 @@ public:
       if (ask_for_exchange() && probe_.sends())
         send();
     } catch (const Trouble &trouble) {
-      probe_.failed(trouble.step, trouble.what());
+      failed(trouble, "");
     }
   }
 
 private:
+  void failed(const Trouble &trouble, const std::string &host) {
+    std::string hint = trouble.hint;
+    if (!hint.empty())
+      hint[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(hint[0])));
+    probe_.failed(trouble.step, host + trouble.what(), hint.empty() ? hint : hint + ".");
+  }
+
   void connect(const Host &host) {
     connection_ = std::make_unique<Connection>(config_.connecting);
     patience_ = Patience(Probe::Clock::now() + std::min(config_.connecting.connect_timeout, probe_.left()),
@@ -84,16 +83,15 @@ private:
     declare.passive = 1;
     connection_->send(asking, AMQP_EXCHANGE_DECLARE_METHOD, &declare);
     amqp_frame_t frame = connection_->wait_method(asking, patience_, "exchange");
-    if (frame.payload.method.id == AMQP_EXCHANGE_DECLARE_OK_METHOD) {
+    if (as<amqp_exchange_declare_ok_t>(frame)) {
       probe_.passed("exchange", "\"" + exchange + "\" is there");
       return true;
     }
-    if (frame.payload.method.id == AMQP_CONNECTION_CLOSE_METHOD)
-      throw connection_->closed_by_broker(frame);
-    probe_.failed("exchange",
-                  "\"" + exchange +
-                      "\" cannot be used: " + clean_text(view(method_of<amqp_channel_close_t>(frame).reply_text)),
-                  "Declare it, or correct option exchange. Events wait until it is there.");
+    if (auto *close = as<amqp_channel_close_t>(frame))
+      probe_.failed("exchange", "\"" + exchange + "\" cannot be used: " + clean_text(view(close->reply_text)),
+                    "Declare it, or correct option exchange. Events wait until it is there.");
+    else
+      probe_.failed("exchange", "the broker answers the question for \"" + exchange + "\" with another method");
     return false;
   }
 
@@ -127,11 +125,9 @@ private:
     bool returned = false;
     for (;;) {
       amqp_frame_t frame = connection_->wait_method(publishing, patience_, "send");
-      switch (frame.payload.method.id) {
-      case AMQP_BASIC_RETURN_METHOD:
+      if (as<amqp_basic_return_t>(frame)) {
         returned = true;
-        break;
-      case AMQP_BASIC_ACK_METHOD:
+      } else if (as<amqp_basic_ack_t>(frame)) {
         if (returned)
           probe_.failed("send", "no queue is bound to " + where,
                         "Bind a queue, or correct the options exchange and routing_key. A queue may be bound for "
@@ -140,26 +136,14 @@ private:
           probe_.passed("send", "the broker has stored a test message of type " + std::string(TestEvent::type) +
                                     " in " + where);
         return;
-      case AMQP_BASIC_NACK_METHOD:
+      } else if (as<amqp_basic_nack_t>(frame)) {
         probe_.failed("send", "the broker has refused the test message for " + where,
                       "Is a queue full (x-max-length with reject-publish)?");
         return;
-      case AMQP_CHANNEL_CLOSE_METHOD:
-        probe_.failed("send",
-                      "the broker refuses the test message: " +
-                          clean_text(view(method_of<amqp_channel_close_t>(frame).reply_text)),
+      } else if (auto *close = as<amqp_channel_close_t>(frame)) {
+        probe_.failed("send", "the broker refuses the test message: " + clean_text(view(close->reply_text)),
                       "See the broker's log.");
         return;
-      case AMQP_CONNECTION_BLOCKED_METHOD:
-        probe_.failed("send",
-                      "the broker has blocked publishing: " +
-                          clean_text(view(method_of<amqp_connection_blocked_t>(frame).reason)),
-                      "rabbitmqctl status shows alarms.");
-        return;
-      case AMQP_CONNECTION_CLOSE_METHOD:
-        throw connection_->closed_by_broker(frame);
-      default:
-        break;
       }
     }
   }

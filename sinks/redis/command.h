@@ -6,7 +6,9 @@
 
 #include <hiredis/hiredis.h>
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -38,6 +40,14 @@ inline std::string_view text_of(const redisReply &reply) {
 inline bool is_error(const redisReply &reply) {
   return reply.type == REDIS_REPLY_ERROR;
 }
+
+/* Only these count as what the command was sent for: a proxy, a transaction that somebody left open, or a peer that
+ * is no Redis also replies. */
+bool is_entry_id(const redisReply &reply);                      /* XADD: a bulk string such as 1526919030474-55 */
+bool is_status(const redisReply &reply, std::string_view word); /* "+OK" */
+std::optional<uint64_t> number_of(const redisReply &reply);     /* an integer from 0 on */
+/* What came instead, for an error: "an integer". */
+const char *kind_of(const redisReply &reply);
 
 /* Cuts a stream of bytes into replies. Not thread-safe: each connection has its own. */
 class ReplyReader {

@@ -17,6 +17,11 @@ static Trouble refused(const char *step, const std::string &what, const redisRep
   return {step, error.reason, what + ": " + error.text};
 }
 
+Trouble Connection::not_understood(const char *step, const char *command, const redisReply &reply) const {
+  return {step, OB_REASON_BROKER, peer() + " answers " + command + " with " + kind_of(reply),
+          "is this a Redis server, or something between that changes its replies?"};
+}
+
 Reply Connection::next() {
   try {
     return reader_.next();
@@ -90,6 +95,8 @@ void Connection::log_in(const Patience &patience) {
                   options_.user.empty() ? "the server refuses a login without a password"
                                         : "the login of user \"" + clean_text(options_.user) + "\" was refused",
                   *reply);
+  if (reply->type != REDIS_REPLY_ARRAY)
+    throw not_understood("login", "HELLO", *reply);
   read_hello(*reply);
 }
 
@@ -109,17 +116,26 @@ void Connection::select_database(const Patience &patience) {
   if (options_.database == 0)
     return;
   std::string number = std::to_string(options_.database);
-  if (Reply reply = ask({"SELECT", number}, patience, "database"); is_error(*reply))
+  Reply reply = ask({"SELECT", number}, patience, "database");
+  if (is_error(*reply))
     throw refused("database", "database " + number + " cannot be used", *reply);
+  if (!is_status(*reply, "OK"))
+    throw not_understood("database", "SELECT", *reply);
 }
 
 void Connection::check_ready(const Patience &patience) {
   Reply reply = ask({"PING"}, patience, "ready");
   if (is_error(*reply) && !text_of(*reply).starts_with("NOPERM")) /* entries show whether it is ready */
     throw refused("ready", "the server is not ready", *reply);
-  if (options_.waits) /* a WAIT that is refused after an entry would double the entry at each try */
-    if (reply = ask({"WAIT", "0", "1"}, patience, "ready"); is_error(*reply))
-      throw refused("ready", "WAIT is refused", *reply);
+  if (!is_error(*reply) && !is_status(*reply, "PONG"))
+    throw not_understood("ready", "PING", *reply);
+  if (!options_.waits)
+    return;
+  reply = ask({"WAIT", "0", "1"}, patience, "ready");
+  if (is_error(*reply)) /* after an entry it would double the entry at each try */
+    throw refused("ready", "WAIT is refused", *reply);
+  if (!number_of(*reply))
+    throw not_understood("ready", "WAIT", *reply);
 }
 
 void Connection::open(const Host &host, const Patience &patience) {

@@ -36,6 +36,7 @@ public:
 
 private:
   void read_hello(const redisReply &hello);
+  Trouble not_understood(const char *step, const char *command, const redisReply &reply) const;
 
   const Connecting &options_;
   ReplyReader reader_;

@@ -108,9 +108,11 @@ private:
     std::string least = std::to_string(config_.wait_replicas);
     std::string limit = std::to_string(config_.wait_timeout.count());
     Reply reply = ask({"WAIT", least, limit}, "replicas");
-    bool enough = !is_error(*reply) && reply->integer >= static_cast<long long>(config_.wait_replicas);
+    const std::optional<uint64_t> replicas = number_of(*reply);
+    bool enough = replicas && *replicas >= config_.wait_replicas;
     std::string fact = is_error(*reply) ? read_error(text_of(*reply)).text
-                                        : std::to_string(reply->integer) + " of " + least + " replicas answered";
+                       : replicas       ? std::to_string(*replicas) + " of " + least + " replicas answered"
+                                        : std::string("WAIT is answered with ") + kind_of(*reply);
     if (enough)
       probe_.passed("replicas", fact);
     else
@@ -165,6 +167,9 @@ private:
     Reply reply = connection_->ask(config_.maker.command(entry), patience_, "send");
     if (is_error(*reply))
       probe_.failed("send", "stream \"" + clean_text(entry.stream) + "\": " + read_error(text_of(*reply)).text);
+    else if (!is_entry_id(*reply))
+      probe_.failed("send", std::string("XADD is answered with ") + kind_of(*reply) + ", not with the id of an entry",
+                    "Is this a Redis server, or something between that changes its replies?");
     else
       probe_.passed("send", "the server has stored a test entry of type " + std::string(TestEvent::type) +
                                 " in stream \"" + clean_text(entry.stream) + "\"");

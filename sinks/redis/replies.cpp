@@ -38,10 +38,15 @@ void Writer::on_reply(const redisReply &reply) {
   waits_in_flight_ -= sent.serial == 0;
   if (is_error(reply))
     on_refused(std::move(sent), text_of(reply));
-  else if (sent.serial == 0)
-    on_replicas(static_cast<uint64_t>(reply.integer));
-  else
+  else if (const auto replicas = number_of(reply); sent.serial == 0 && replicas)
+    on_replicas(*replicas);
+  else if (sent.serial != 0 && is_entry_id(reply))
     on_stored(std::move(sent), text_of(reply));
+  else /* which reply belongs to which command is not known any more */
+    throw Trouble("connect", OB_REASON_BROKER,
+                  "the server " + connection_->peer() + " answers " + (sent.serial == 0 ? "WAIT" : "XADD") +
+                      " with " + kind_of(reply) + (sent.serial == 0 ? "" : ", not with the id of an entry"),
+                  "is this a Redis server, or something between that changes its replies?");
 }
 
 void Writer::on_stored(Sent sent, std::string_view id) {

@@ -46,8 +46,42 @@ TEST(Answers, OfAQueueInAnyOrder) {
 }
 
 TEST(Answers, NumbersThatNoMessageHas) {
-  auto judgement = judged(queue, 1, 200, R"({"Successful":[{"Id":"1"},{"Id":"-1"},{"Id":"0x"},{"Id":""},{}]})");
+  auto judgement = judged(queue, 1, 200, R"({"Successful":[{"Id":"1","MessageId":"x"},{"Id":"-1","MessageId":"x"},
+    {"Id":"0x","MessageId":"x"},{"Id":"","MessageId":"x"},{"MessageId":"x"}]})");
   EXPECT_EQ(judgement.verdicts[0].outcome, Outcome::RetryBlameSink);
+}
+
+/* Only a message with an id of AWS is stored, and none that the same answer calls failed. */
+TEST(Answers, ThatSayNothingOfAMessage) {
+  struct {
+    const Target &target;
+    std::string body;
+  } const cases[] = {
+      {queue, R"({})"},
+      {queue, R"({"Successful":[]})"},
+      {queue, R"({"Successful":[{"Id":"0"}]})"},
+      {queue, R"({"Successful":[{"Id":"0","MessageId":""}]})"},
+      {queue, R"({"Successful":[{"Id":"0","MessageId":null}]})"},
+      {queue, R"({"Successful":[{"Id":"0","MessageId":7}]})"},
+      {queue, R"({"Successful":[{"Id":"0","MessageId":"x","Code":"InternalError"}]})"},
+      {queue, R"({"Failed":[{"Id":"0"}],"Successful":[{"Id":"0","MessageId":"x"}]})"},
+      {queue, R"({"Successful":[{"Id":"0","MessageId":"x"}],"Failed":[{"Id":"0"}]})"},
+      {queue, R"({"Failed":[{"Id":"0","MessageId":"x"}]})"},
+      {topic, xml("")},
+      {topic, xml("<Successful></Successful>")},
+      {topic, xml("<Successful><member><Id>0</Id></member></Successful>")},
+      {topic, xml("<Successful><member><Id>0</Id><MessageId/></member></Successful>")},
+      {bus, R"({"FailedEntryCount":0})"},
+      {bus, R"({"FailedEntryCount":0,"Entries":[{}]})"},
+      {bus, R"({"FailedEntryCount":0,"Entries":[{"EventId":""}]})"},
+      {bus, R"({"FailedEntryCount":0,"Entries":[{"EventId":true}]})"},
+      {bus, R"({"FailedEntryCount":0,"Entries":[{"EventId":"1"},{"EventId":"2"}]})"},
+  };
+  for (const auto &each : cases)
+    EXPECT_EQ(judged(each.target, 1, 200, each.body).verdicts[0].outcome, Outcome::RetryBlameSink) << each.body;
+  EXPECT_EQ(judged(queue, 1, 200, R"({"Successful":[{"Id":"0","MessageId":"x"}],"N":1e999,)").verdicts[0].outcome,
+            Outcome::Refused)
+      << "the reading ended at a number";
 }
 
 TEST(Answers, OfATopic) {
@@ -56,7 +90,7 @@ TEST(Answers, OfATopic) {
       xml("<Failed><member><Id>1</Id><Code>InternalError</Code><Message>a &lt;b&gt; &amp; "
           "c</Message><SenderFault>false"
           "</SenderFault></member></Failed><Successful><member><MessageId>m</MessageId><Id>2</Id><SequenceNumber>1"
-          "</SequenceNumber></member><member><Id>0</Id></member></Successful>"));
+          "</SequenceNumber></member><member><Id>0</Id><MessageId>n</MessageId></member></Successful>"));
   EXPECT_EQ(judgement.verdicts[0].outcome, Outcome::Sent);
   EXPECT_EQ(judgement.verdicts[1].error, "Amazon SNS: InternalError: a <b> & c");
   EXPECT_EQ(judgement.verdicts[2].outcome, Outcome::Sent);

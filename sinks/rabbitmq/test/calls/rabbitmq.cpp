@@ -99,8 +99,7 @@ private:
 
   bool answer(int peer, const amqp_frame_t &frame) {
     if (frame.frame_type == AMQP_FRAME_HEADER) {
-      const auto &properties = *static_cast<const amqp_basic_properties_t *>(frame.payload.properties.decoded);
-      id_ = outbox::rabbitmq::view(properties.message_id);
+      id_ = outbox::rabbitmq::returned_id(frame).value_or("");
       return true;
     }
     if (frame.frame_type == AMQP_FRAME_BODY)
