@@ -115,7 +115,12 @@ RETURNS TABLE (sink text, fresh bigint, recent bigint, error text)
 LANGUAGE sql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 @READS_BY_INDEX@
 AS $$
-  SELECT s.name, f.later + greatest(f.n - f.later - s.counted, 0), f.recent, left(f.error, 500)
+  SELECT s.name, f.later + greatest(f.n - f.later - s.counted, 0), f.recent,
+         (SELECT left(l.last_error, 500)
+          FROM (SELECT l.last_error, l.event_type FROM outbox.events_failed AS l
+                WHERE l.sink = s.name AND l.last_attempt_at > s.since
+                ORDER BY l.last_attempt_at DESC LIMIT 100000) AS l
+          WHERE l.event_type NOT LIKE 'outbox.%' LIMIT 1)
   FROM (SELECT n.name, coalesce(k.n, 0) AS counted,
                least(k.since, new_dead_letters.at - new_dead_letters.margin) AS since
         FROM outbox_internal.sink_names AS n
@@ -124,15 +129,16 @@ AS $$
   CROSS JOIN LATERAL (
     SELECT count(*) AS n,
            count(*) FILTER (WHERE f.last_attempt_at > s.since + new_dead_letters.margin) AS later,
-           count(*) FILTER (WHERE f.last_attempt_at > new_dead_letters.at - new_dead_letters.margin) AS recent,
-           (array_agg(f.last_error ORDER BY f.last_attempt_at DESC))[1] AS error
-    FROM outbox.events_failed AS f
-    WHERE f.sink = s.name AND f.last_attempt_at > s.since AND f.event_type NOT LIKE 'outbox.%') AS f
+           count(*) FILTER (WHERE f.last_attempt_at > new_dead_letters.at - new_dead_letters.margin) AS recent
+    FROM (SELECT l.last_attempt_at, l.event_type FROM outbox.events_failed AS l
+          WHERE l.sink = s.name AND l.last_attempt_at > s.since
+          ORDER BY l.last_attempt_at DESC LIMIT 100000) AS f
+    WHERE f.event_type NOT LIKE 'outbox.%') AS f
 $$;
 COMMENT ON FUNCTION outbox_internal.new_dead_letters(timestamptz, interval, interval) IS
   'Part of operator events: for each sink of which none was told within the bound, how many dead letters are new '
   'since the last look, how many there are within the margin, and the last error. Those that are operator events do '
-  'not count.';
+  'not count. It reads the last 100,000 of a sink.';
 
 -- A sink fails while it is down, or while one event goes on failing: one that has failed once in a while is not told.
 -- It has recovered only when it has delivered again, and not when its failing events have become dead letters:
@@ -224,7 +230,9 @@ BEGIN
       CONTINUE WHEN c.fresh IS NULL; -- some were told within the bound
       IF c.fresh > 0 THEN
         PERFORM outbox_internal.tell_operators(c.sink, c.what,
-          format('%s: %s', place, outbox_internal.counted(c.fresh, 'new dead letter', 'new dead letters'))
+          format('%s: %s', place,
+                 CASE WHEN c.fresh >= 100000 THEN '100000 or more new dead letters'
+                      ELSE outbox_internal.counted(c.fresh, 'new dead letter', 'new dead letters') END)
             || coalesce(': ' || c.letter_error, ''),
           jsonb_build_object('count', c.fresh, 'last_error', c.letter_error));
       END IF;

@@ -1,6 +1,8 @@
 """Operator events: what is wrong with a sink, told to the sinks that ask for it."""
 
+import re
 import uuid
+from pathlib import Path
 
 import pytest
 from outbox_rig import wait_until
@@ -63,6 +65,26 @@ def test_dead_letters_are_counted_and_told_once(db, ops, crm):
     look(db, times=3)
     wait_until(lambda: db.pending() == 0, 20, "delivery")
     assert counted(ops) == 5
+
+
+def test_a_look_reads_one_of_many_errors(db):
+    """All errors together would be a quarter of a gigabyte."""
+    db.webhook_sink("crm", "https://localhost:1", events="order.*")
+    db.webhook_sink("ops", "https://localhost:1", events="outbox.*")
+    db.sql("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, sink, status, attempts, last_error, last_attempt_at, origin, position) "
+           "SELECT 'Order', 'k' || n, 'order.created', 'crm', 'FAILED', 1, 'error ' || n || repeat(' of a peer', 820), clock_timestamp(), "
+           "(SELECT origin FROM outbox.library()), nextval('outbox.events_position') FROM generate_series(1, 30000) AS n")
+    with db.connect() as connection:
+        def peak() -> int:
+            status = Path(f"/proc/{connection.info.backend_pid}/status").read_text()
+            return int(re.search(r"VmHWM:\s+(\d+) kB", status)[1])
+        query = "SELECT fresh, error FROM outbox_internal.new_dead_letters(clock_timestamp(), '10 minutes', '5 minutes') WHERE sink = 'crm'"
+        connection.execute("SELECT count(*), sum(length(event_type)) FROM outbox.events_failed")  # the shared buffers count as its memory
+        before = peak()
+        [(fresh, error)] = connection.execute(query).fetchall()
+        assert fresh == 30_000 and error.startswith("error 30000 of a peer") and len(error) == 500
+        assert peak() - before < 50_000
+    assert db.value("SELECT outbox_internal.look_at_sinks()") == 1
 
 
 def counted(ops: Receiver) -> int:
