@@ -45,6 +45,19 @@ void EarlyRetry::outage(int64_t outage_ms, WallTime now) noexcept {
   }
 }
 
+void EarlyRetry::pause(int64_t paused_ms, bool all_recorded, WallTime now) noexcept {
+  if (pause_ended_ && all_recorded && !going()) {
+    begin("", now);
+    tried_since_ = pause_since_;
+    pause_ended_ = false;
+    pause_since_ = 0;
+  } else if (paused_ms > 0 && pause_since_ == 0) {
+    pause_since_ = now - SLACK_MS * 1000;
+  } else if (paused_ms <= 0 && !pause_ended_) {
+    pause_since_ = 0; /* what waited for its end is due by now */
+  }
+}
+
 bool EarlyRetry::frees(const WaitingRow &row, WallTime now) const noexcept {
   if (row.tried_at == WALL_TIME_NEVER || row.available_at <= now)
     return false; /* it is merely scheduled; or it is due anyway */

@@ -47,6 +47,14 @@ public:
   /* The sink's outage lasts for so long; negative: there is none, and a pass begins when one has just ended. */
   void outage(int64_t outage_ms, WallTime now) noexcept;
 
+  /* The peer has asked for a pause, which lasts for so long; 0: it has not, or the pause is over. `all_recorded`:
+   * there are rows for all events of the sink that have failed. */
+  void pause(int64_t paused_ms, bool all_recorded, WallTime now) noexcept;
+  /* A user has ended the pause: a pass begins for the events that were tried since it began, because they wait for
+   * its end. It begins at the first call of pause() with which they all have rows and no other pass is under way. */
+  void end_pause() noexcept { pause_ended_ = pause_since_ != 0; }
+  bool ends_pause() const noexcept { return pause_ended_; }
+
   /* True when the reason of the pass is the one for which the event waits. */
   bool frees(const WaitingRow &row, WallTime now) const noexcept;
 
@@ -71,6 +79,8 @@ private:
   WallTime since_ = 0;        /* when the reason ended: an event that was tried later waits for something else */
   WallTime tried_since_ = 0;  /* the pass is for events that were tried since then; 0 = for those of reason_ */
   WallTime outage_since_ = 0; /* of an outage that is not known to be over; 0 = there is none */
+  WallTime pause_since_ = 0;  /* of a pause that is not known to be over; 0 = there is none */
+  bool pause_ended_ = false;  /* by a user, and its pass has not begun */
   char reason_[REASON_MAX] = {};
 };
 

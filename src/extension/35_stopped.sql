@@ -148,6 +148,6 @@ $$;
 COMMENT ON FUNCTION outbox.resume(text) IS
   'Resumes a sink that was paused, or disabled by a 410 or by failing for disable_after. When the transaction '
   'commits its events are sent, in order, slowly at first. If the sink was disabled, failed events are due at once. '
-  'It also ends a pause for which the endpoint has asked, and lets the workers open a sink again that crashed twice '
-  'while it was opened. Returns false, with a notice, if the sink was neither paused nor disabled. The caller need '
-  'not own the server: GRANT EXECUTE is enough.';
+  'It also ends a pause for which the endpoint has asked, and tries the events that wait for its end; and lets the '
+  'workers open a sink again that crashed twice while it was opened. Returns false, with a notice, if the sink was '
+  'neither paused nor disabled. The caller need not own the server: GRANT EXECUTE is enough.';

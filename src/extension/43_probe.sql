@@ -84,8 +84,26 @@ COMMENT ON FUNCTION outbox_internal.probe_topics(oid, oid) IS
   'Part of outbox.probe(): the topics of pending events of a Kafka sink whose option topic has variables, separated '
   'by commas; or why they were not looked for, and a hint.';
 
+-- A probe that gives up earlier than the sink shows nothing about the sink. The options are those of the kit's HTTP
+-- and TCP peers, whose defaults are 15 s and 10 s.
+CREATE OR REPLACE FUNCTION outbox_internal.probe_patience(server oid) RETURNS bigint
+LANGUAGE sql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+  SELECT least(300000, greatest(
+    CASE w.kind WHEN 'kafka' THEN 10000 ELSE 20000 END,
+    (SELECT extract(epoch FROM max(o.option_value::interval))::bigint * 1000 + 5000
+     FROM pg_options_to_table(s.srvoptions) AS o
+     WHERE o.option_name IN ('timeout', 'connect_timeout', 'wait_timeout')
+       AND o.option_value ~ '^[0-9]+ *(ms|s|m|min|h)$')))
+  FROM pg_foreign_server AS s JOIN outbox_internal.wrappers AS w ON w.oid = s.srvfdw
+  WHERE s.oid = probe_patience.server
+$$;
+COMMENT ON FUNCTION outbox_internal.probe_patience(oid) IS
+  'Part of outbox.probe(): how long a probe of this sink takes at most unless the caller says it, in '
+  'milliseconds.';
+
 CREATE OR REPLACE FUNCTION outbox.probe(
-  sink text, timeout interval DEFAULT '10 seconds', send boolean DEFAULT false,
+  sink text, timeout interval DEFAULT NULL, send boolean DEFAULT false,
   OUT step text, OUT ok boolean, OUT milliseconds double precision, OUT message text, OUT hint text
 ) RETURNS SETOF record
 LANGUAGE c VOLATILE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
@@ -96,5 +114,7 @@ COMMENT ON FUNCTION outbox.probe(text, interval, boolean) IS
   'creates no topic. It looks for the topics of the option topic and of pending events. With send => true a webhook '
   'then gets a test event of type outbox.probe, with the header Outbox-Probe: true, signed and with the sink''s '
   'credentials like an event. Returns one row per step with its duration; a failed step says why and what to do, and '
-  'ok is NULL for what could not be looked at. Needs USAGE on the server. '
+  'ok is NULL for what could not be looked at. Without timeout it waits as long as the sink would: 20 seconds '
+  '(Kafka: 10), or 5 seconds more than its options timeout, connect_timeout and wait_timeout, at most 5 minutes. '
+  'Needs USAGE on the server. '
   'To check that all is well: SELECT bool_and(ok IS TRUE) FROM outbox.probe(''name'').';

@@ -83,7 +83,8 @@ BEGIN
       detail := format('%s has asked for a pause until %s (Retry-After or RateLimit-Reset): %s.',
                        s.target, date_trunc('second', s.paused_until),
                        outbox_internal.counted(s.pending, 'event waits', 'events wait'));
-      hint := format('SELECT outbox.resume(%L); -- ends the pause; option max_pause limits such pauses', s.name);
+      hint := format('SELECT outbox.resume(%L); -- ends the pause, and tries the events that wait for its end; '
+                     'option max_pause limits such pauses', s.name);
     ELSIF s.state IN ('circuit open', 'disabled', 'misconfigured') THEN
       status := 'error';
       detail := format('%s is %s: %s', s.target, s.state, coalesce(s.last_error, 'no error is known'));

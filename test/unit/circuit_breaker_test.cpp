@@ -184,6 +184,20 @@ TEST_F(CircuitTest, ThePeersWishPutsTheProbeOffWithinReason) {
   EXPECT_GE(wait_for_credit(), 150ms);
 }
 
+TEST_F(CircuitTest, AUserEndsThePauseForWhichThePeerAsked) {
+  circuit.down(now);
+  wait_for_credit();
+  probe(5);
+  circuit.on_result({5, 5, Outcome::RetryBlameSink, 60'000, {}}, now);
+  now += 30s;
+  EXPECT_EQ(circuit.credit(now), 0u);
+  circuit.end_pause(now);
+  EXPECT_EQ(circuit.credit(now), 2u);
+  circuit.up();
+  circuit.end_pause(now);
+  EXPECT_EQ(circuit.credit(now), UINT32_MAX);
+}
+
 TEST_F(CircuitTest, RefusalsOpenItTooAndAreProbedSlowly) {
   for (uint64_t key = 1; key <= 9; key++)
     EXPECT_EQ(ends(Outcome::Refused, key, key), OB_RETRY);

@@ -91,6 +91,52 @@ TEST(DispatchEarlyRetry, ThePassOfAnOutageWaitsForTheOneThatIsUnderWay) {
   EXPECT_FALSE(retry.frees(row, RETRY_NOW)) << "the next reason is one by the error again";
 }
 
+TEST(DispatchEarlyRetry, APauseThatAUserEndsFreesWhatWasTriedDuringIt) {
+  EarlyRetry retry;
+  retry.end_pause();
+  retry.pause(0, true, RETRY_NOW);
+  EXPECT_FALSE(retry.going()) << "there was none";
+  retry.pause(3'600'000, true, RETRY_NOW);
+  retry.pause(3'590'000, true, RETRY_NOW + 10 * SECOND);
+  retry.end_pause();
+  EXPECT_FALSE(retry.going()) << "the sink's next status begins it";
+  retry.pause(0, false, RETRY_NOW + 15 * SECOND);
+  EXPECT_FALSE(retry.going()) << "the row of the event that got the answer does not tell it yet";
+  retry.pause(0, true, RETRY_NOW + 20 * SECOND);
+  EXPECT_TRUE(retry.going());
+  WaitingRow row = waiting("HTTP 429");
+  row.tried_at = RETRY_NOW - SECOND;
+  EXPECT_TRUE(retry.frees(row, RETRY_NOW + 20 * SECOND));
+  row.tried_at--;
+  EXPECT_FALSE(retry.frees(row, RETRY_NOW + 20 * SECOND)) << "it had failed before, for another reason";
+  row.tried_at = RETRY_NOW + 21 * SECOND;
+  EXPECT_FALSE(retry.frees(row, RETRY_NOW + 22 * SECOND)) << "it failed again";
+  retry.end_read(false);
+  retry.pause(0, true, RETRY_NOW + 21 * SECOND);
+  EXPECT_FALSE(retry.going()) << "one pass for each pause";
+}
+
+TEST(DispatchEarlyRetry, APauseThatIsOverByItselfFreesNothing) {
+  EarlyRetry retry;
+  retry.pause(1000, true, RETRY_NOW);
+  retry.pause(0, true, RETRY_NOW + SECOND);
+  retry.end_pause();
+  retry.pause(0, true, RETRY_NOW + 2 * SECOND);
+  EXPECT_FALSE(retry.going()) << "what waited for its end is due";
+}
+
+TEST(DispatchEarlyRetry, ThePassOfAPauseWaitsForTheOneThatIsUnderWay) {
+  EarlyRetry retry;
+  retry.pause(3'600'000, true, RETRY_NOW);
+  retry.begin("e", RETRY_NOW);
+  retry.end_pause();
+  retry.pause(0, true, RETRY_NOW + SECOND);
+  EXPECT_FALSE(retry.frees(waiting("anything"), RETRY_NOW + SECOND));
+  retry.end_read(false);
+  retry.pause(0, true, RETRY_NOW + 2 * SECOND);
+  EXPECT_TRUE(retry.going());
+}
+
 TEST(DispatchEarlyRetry, APassReadsOnWhereItStopped) {
   EarlyRetry retry;
   retry.begin("e", RETRY_NOW);

@@ -12,7 +12,7 @@ import pytest
 from outbox_rig import wait_until
 from outbox_rig.certificates import Authority, self_signed
 from outbox_rig.process import free_port
-from outbox_rig.receiver import SECRET, Receiver, redirect, status
+from outbox_rig.receiver import SECRET, Receiver, redirect, slow, status
 
 HOST = "127.0.0.1"
 
@@ -114,6 +114,23 @@ def test_a_mute_endpoint(db):
         steps = probe(db, "mute", "500 ms")
         assert 0.5 <= time.monotonic() - start < 9, "not the default of 10 s"
     assert steps[-1][:3] == ("TLS", False, "the endpoint takes the connection and does not answer the handshake")
+
+
+@pytest.mark.slow
+def test_a_probe_waits_as_long_as_the_sink(db, receiver):
+    """Otherwise it would report a failure where the sink delivers. A caller who gives it less time is told so."""
+    db.webhook_sink("crm", receiver, SECRET, timeout="30s")
+    receiver.mode = slow(11)
+    [(_, ok, message, hint)] = db.sql(SEND)
+    assert ok and "HTTP 20" in message and hint is None, (message, hint)
+    receiver.mode = slow(1)
+    [(_, ok, message, hint)] = db.sql("SELECT step, ok, message, hint FROM outbox.probe('crm', '500 ms', send => true) WHERE step = 'request'")
+    assert not ok and hint == "SELECT * FROM outbox.probe('crm', '35000 ms', send => true); -- waits as long as the sink does", (message, hint)
+    assert db.sql(hint)[-1][1]
+    patience = "SELECT outbox_internal.probe_patience(oid) FROM pg_foreign_server WHERE srvname = 'crm'"
+    for given, milliseconds in (("5min", 300000), ("2m", 125000), ("15s", 20000), ("16s", 21000), ("500ms", 20000)):
+        db.set_sink("crm", timeout=given)
+        assert db.value(patience) == milliseconds, given
 
 
 def test_certificates(endpoints, db):

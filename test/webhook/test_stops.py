@@ -150,6 +150,24 @@ def test_a_pause_that_the_endpoint_asks_for_is_a_state_that_resume_ends(db, endp
     assert db.value("SELECT outbox.resume('crm')") is False
 
 
+def test_resume_also_tries_the_events_that_wait_for_the_end_of_the_pause(db, endpoint):
+    """An event that got the 429 waits as long as the pause. One that failed before for a reason of its own waits on."""
+    db.sql("ALTER SERVER crm OPTIONS (SET retry '1h')")
+    endpoint.mode = status(400)
+    own = db.enqueue("Order", "own")
+    wait_until(lambda: db.value("SELECT attempts FROM outbox.events WHERE id = %s", own) == 1, 10, "a failure of its own")
+    db.sql("UPDATE outbox.events SET last_attempt_at = now() - interval '1 minute' WHERE id = %s", own)
+    endpoint.mode = status(429, 3600)
+    events = [db.enqueue("Order", "0")]
+    wait_until(lambda: state(db) == "paused by endpoint", 20, lambda: state(db))
+    endpoint.mode = OK
+    events.append(db.enqueue("Order", "0"))
+    assert db.value("SELECT outbox.resume('crm')")
+    wait_until(lambda: sorted(d.id for d in endpoint.accepted()) == sorted(events), 20, lambda: str(db.sql("SELECT id, attempts, available_at - now(), last_error FROM outbox.events")))
+    wait_until(lambda: db.sql("SELECT id::text, attempts FROM outbox.events WHERE status = 'PENDING'") == [(own, 1)], 10, "recording")
+    assert [d.id for d in endpoint.accepted() if d.id in (events[0], events[-1])] == [events[0], events[-1]], "in the order of their key"
+
+
 def test_a_pause_ends_after_max_pause(db, endpoint):
     db.sql("ALTER SERVER crm OPTIONS (ADD max_pause '1s', SET retry '1ms')")
     endpoint.mode = status(503, 3600)

@@ -63,6 +63,8 @@ public:
   /* The sink reported an outage, or its end, independently of an event. */
   void down(Time now);
   void up();
+  /* A user has ended the pause for which the peer asked: an open circuit probes at once. */
+  void end_pause(Time now) { retry_at_ = std::min(retry_at_, now); }
 
   /* How many events may be submitted now; UINT32_MAX when closed. Opens the circuit when nothing has succeeded for
    * too long; becomes half-open when the backoff is over. */

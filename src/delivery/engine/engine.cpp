@@ -146,6 +146,7 @@ void Runner::begin_slowly() {
 
 void Runner::end_pause() {
   assert(engine_.is_callers_thread());
+  breaker_.end_pause(Clock::now());
   sink_->end_pause();
 }
 

@@ -33,7 +33,7 @@ static int64 timeout_ms(const Interval *timeout) {
                     errdetail("It is " INT64_FORMAT " ms, and must be between " INT64_FORMAT " ms and " INT64_FORMAT
                               " minutes.",
                               ms, MIN_TIMEOUT_MS, MAX_TIMEOUT_MS / 60000),
-                    errhint("Leave it out for 10 seconds.")));
+                    errhint("Leave it out to wait as long as the sink does.")));
   return ms;
 }
 
@@ -103,6 +103,18 @@ static PendingTopics read_topics(Oid server) {
   return found;
 }
 
+static int64 patience_ms(Oid server) {
+  static Statement sql = make_statement<OIDOID>("SELECT outbox_internal.probe_patience($1)");
+  Datum values[] = {ObjectIdGetDatum(server)};
+
+  OwnerScope scope = owner_enter();
+  owner_execute(&sql, values, NULL);
+  bool is_null;
+  const int64 ms = DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &is_null));
+  owner_leave(scope);
+  return ms;
+}
+
 static ProbeSlot *take_slot(Oid server, int64 ms, bool send, const char *topics) {
   SharedState *shared = shared_state();
   ProbeSlot *slot = NULL;
@@ -163,6 +175,15 @@ static ProbeState wait_for_answer(ProbeSlot *slot) {
   }
 }
 
+/* The sink might have got its answer later: the caller gave it less time than its options do. */
+static void say_too_short(ob_probe_step *last, const char *sink, int64 own_ms, bool send) {
+  if (last->ok)
+    return;
+  snprintf(last->hint, sizeof(last->hint),
+           "SELECT * FROM outbox.probe(%s, '" INT64_FORMAT " ms'%s); -- waits as long as the sink does",
+           quote_literal_cstr(sink), own_ms, send ? ", send => true" : "");
+}
+
 /* A step that was left out: neither passed nor failed. */
 static void put_unseen(ReturnSetInfo *result, const char *name, const char *why, const char *hint) {
   Datum values[5] = {CStringGetTextDatum(name), 0, 0, CStringGetTextDatum(why), 0};
@@ -171,6 +192,22 @@ static void put_unseen(ReturnSetInfo *result, const char *name, const char *why,
   if (hint)
     values[4] = CStringGetTextDatum(hint);
   tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+}
+
+/* Waits, frees the slot, and returns a copy of it. */
+static ProbeSlot *wait_for_result(ProbeSlot *slot) {
+  ProbeSlot *found = palloc_object(ProbeSlot);
+  PG_ENSURE_ERROR_CLEANUP(free_slot, PointerGetDatum(slot));
+  {
+    ProbeState state = wait_for_answer(slot);
+    LWLockAcquire(shared_state()->lock, LW_SHARED);
+    memcpy((void *)found, (const void *)slot, sizeof(ProbeSlot));
+    LWLockRelease(shared_state()->lock);
+    found->state = state;
+  }
+  PG_END_ENSURE_ERROR_CLEANUP(free_slot, PointerGetDatum(slot));
+  free_slot(0, PointerGetDatum(slot));
+  return found;
 }
 
 static void put_step(ReturnSetInfo *result, const ob_probe_step *step) {
@@ -189,11 +226,10 @@ static void put_step(ReturnSetInfo *result, const ob_probe_step *step) {
 SQL_FUNCTION(outbox_probe) {
   ReturnSetInfo *result = rows_of(fcinfo, 5);
 
-  if (PG_ARGISNULL(0) || PG_ARGISNULL(1) || PG_ARGISNULL(2))
+  if (PG_ARGISNULL(0) || PG_ARGISNULL(2))
     ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("arguments of a probe must not be null"),
-                    errhint("Name a sink. The timeout may be left out, and is then 10 seconds.")));
+                    errhint("Name a sink. The timeout may be left out.")));
   char *name = text_to_cstring(PG_GETARG_TEXT_PP(0));
-  int64 ms = timeout_ms(PG_GETARG_INTERVAL_P(1));
   const RouteSink *sink = route_require(name, GetUserId());
   Oid server = sink->server_oid;
   if (sink->is_manual)
@@ -205,19 +241,12 @@ SQL_FUNCTION(outbox_probe) {
                  quote_literal_cstr(name))));
   require_workers();
 
+  const int64 own_ms = patience_ms(server);
+  const int64 ms = PG_ARGISNULL(1) ? own_ms : timeout_ms(PG_GETARG_INTERVAL_P(1));
+  const Moment began = moment_now();
   const PendingTopics topics = read_topics(server);
   ProbeSlot *slot = take_slot(server, ms, PG_GETARG_BOOL(2), topics.names);
-  ProbeSlot *found = palloc_object(ProbeSlot);
-  PG_ENSURE_ERROR_CLEANUP(free_slot, PointerGetDatum(slot));
-  {
-    ProbeState state = wait_for_answer(slot);
-    LWLockAcquire(shared_state()->lock, LW_SHARED);
-    memcpy((void *)found, (const void *)slot, sizeof(ProbeSlot));
-    LWLockRelease(shared_state()->lock);
-    found->state = state;
-  }
-  PG_END_ENSURE_ERROR_CLEANUP(free_slot, PointerGetDatum(slot));
-  free_slot(0, PointerGetDatum(slot));
+  ProbeSlot *found = wait_for_result(slot);
 
   if (found->state == PROBE_NO_SINK)
     ereport(ERROR,
@@ -226,6 +255,8 @@ SQL_FUNCTION(outbox_probe) {
              errhint("Commit, then probe.")));
   if (found->state != PROBE_DONE)
     report_no_worker(found->state, ms);
+  if (ms < own_ms && found->n_steps > 0 && moment_is_past(began, moment_now(), ms))
+    say_too_short(&found->steps[found->n_steps - 1], name, own_ms, PG_GETARG_BOOL(2));
   for (int i = 0; i < found->n_steps; i++)
     put_step(result, &found->steps[i]);
   if (topics.unseen)

@@ -259,8 +259,10 @@ static void share_sinks(void) {
 }
 
 static void open_sink(SinkEntry *entry, Moment now) {
-  if (sink_open(engine, &entry->sink, &entry->given, now))
-    share_sink(&entry->sink);
+  if (!sink_open(engine, &entry->sink, &entry->given, now))
+    return;
+  share_sink(&entry->sink);
+  entry->sink.cursor->early_retry.end_pause(); /* the sink that is opened anew knows of no pause */
 }
 
 ob_probe *worker_sink_probe(const WorkerSink *sink, int timeout_ms, bool send, const char *topics, ob_error *error) {

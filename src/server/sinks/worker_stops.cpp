@@ -130,8 +130,10 @@ static void end_pause(WorkerSink *sink) {
   if (sink->stats == NULL || sink->stats->pauses_ended == sink->pauses_ended)
     return;
   sink->pauses_ended = sink->stats->pauses_ended;
-  if (sink->state == SINK_OPEN)
-    ob_sink_end_pause(sink->handle);
+  if (sink->state != SINK_OPEN)
+    return;
+  ob_sink_end_pause(sink->handle);
+  sink->cursor->early_retry.end_pause();
 }
 
 void worker_stops_reload(void) {
