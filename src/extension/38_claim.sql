@@ -225,7 +225,8 @@ BEGIN
   END IF;
   SELECT e.* INTO given
   FROM outbox_internal.lease_events(
-    claim_for.caller, claim_for.sink, claim_for."limit", claim_for.lease, claim_token) AS e (positions, until, max_payload);
+    claim_for.caller, claim_for.sink, claim_for."limit", claim_for.lease, claim_token
+  ) AS e (positions, until, max_payload);
   -- All events together (n = 0); if that fails, one by one. An event that cannot be read, or not be sent in the
   -- client's encoding, is returned to the table with its error, and later events of its key with it. One that is too
   -- large is a dead letter. The expressions in WHERE detoast all values, and the sort reads all events before it
