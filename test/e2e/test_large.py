@@ -22,6 +22,11 @@ def peak_memory(pid: int) -> int:
     return next(int(line.split()[1]) for line in open(f"/proc/{pid}/status") if line.startswith("VmHWM")) // 1024
 
 
+def own_memory(pid: int) -> int:
+    """In MB, without what the server's processes share."""
+    return next(int(line.split()[1]) for line in open(f"/proc/{pid}/status") if line.startswith("RssAnon")) // 1024
+
+
 def restore(db: Database, key: str, column: str, value: str, sink: str = "'crm'") -> None:
     """As a dump does it: the row has its position and its sink, and is not checked."""
     db.sql(f"INSERT INTO outbox.events (aggregate_type, aggregate_id, partition_key, event_type, position, sink, origin, {column}) "
@@ -105,3 +110,16 @@ def test_headers_that_are_too_large_to_be_compared(db, receiver):
     db.webhook_sink("crm", receiver, SECRET)
     wait_until(lambda: db.pending() == 0, 20, lambda: f"the other: {db.sql('SELECT aggregate_id, status, sink, last_error FROM outbox.events')}")
     assert failed(db) == {"headers": REASONS["headers"]}
+
+
+def test_memory_of_a_large_event_is_given_back(db, receiver):
+    db.webhook_sink("crm", receiver, SECRET, max_payload="100MB", format="raw")
+    db.send("warm", 0)
+    wait_until(lambda: db.pending() == 0, 20, "a first event")
+    worker = db.value(WORKER)
+    before = own_memory(worker)
+    for call in ("enqueue_bytes('Order', '1', 'x', to_jsonb(repeat('x', 60000000))::text::bytea, 'application/json')", "enqueue('Order', '2', 'x', to_jsonb(repeat('x', 60000000)))"):
+        db.sql(f"SELECT outbox.{call}")
+        wait_until(lambda: db.pending() == 0, 30, "the event")
+        wait_until(lambda: own_memory(worker) < before + 30, 10, lambda: f"its memory: {own_memory(worker)} MB, and {before} MB before")
+    assert db.value(WORKER) == worker

@@ -1,9 +1,10 @@
-/* peer_connection.cpp: sent bytes leave the buffer when they are more than half of it, so few are moved. */
+/* peer_connection.cpp: sent bytes leave the buffer when they are more than half of it, so few are moved. The memory
+ * of a large event is freed when it is sent. */
 #include "delivery/net/peer_connection.h"
 
 namespace outbox {
 
-static constexpr size_t read_size = 131'072;
+static constexpr size_t read_size = 131'072, kept_size = 1'048'576;
 
 bool PeerConnection::flush() {
   bool any = false;
@@ -15,6 +16,8 @@ bool PeerConnection::flush() {
     any = true;
   }
   if (sent_ == out_.size()) {
+    if (out_.capacity() > kept_size)
+      std::string().swap(out_); /* clear() and an assignment keep the memory */
     out_.clear();
     sent_ = 0;
   } else if (sent_ > out_.size() / 2) {

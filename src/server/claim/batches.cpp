@@ -22,6 +22,15 @@ void batches_begin(void) {
   }
 }
 
+void batches_release_large(void) {
+  if (context == NULL || MemoryContextMemAllocated(context, false) <= 2 * ROUND_BYTES)
+    return;
+  for (const WorkerSink *sink : worker_sinks_all())
+    if (sink->n_batch > 0)
+      return;
+  batches_begin();
+}
+
 static void grow(WorkerSink *sink) {
   MemoryContext previous = MemoryContextSwitchTo(context);
 

@@ -11,6 +11,9 @@
  * waits for a standby. */
 void batches_begin(void);
 
+/* Frees the memory of events that were larger than a round usually is, unless batches are still held. */
+void batches_release_large(void);
+
 /* Returns the place for the sink's next event, which batch_add() then adds. */
 ob_event *batch_next(WorkerSink *sink);
 void batch_add(WorkerSink *sink, InFlightEvent *event);

@@ -205,6 +205,20 @@ static void column_context(void *column) {
   errcontext("conversion of column %s of the event to UTF-8", *(const char *const *)column);
 }
 
+/* String by string: the text of the whole can be thousands of times larger. */
+static void check_json_encoding(Jsonb *json) {
+  JsonbIterator *walk = JsonbIteratorInit(&json->root);
+  JsonbIteratorToken token;
+  JsonbValue value;
+
+  while ((token = JsonbIteratorNext(&walk, &value, false)) != WJB_DONE)
+    if ((token == WJB_KEY || token == WJB_VALUE || token == WJB_ELEM) && value.type == jbvString) {
+      const ob_text text = to_utf8(value.val.string.val, value.val.string.len);
+      if (text.data != value.val.string.val)
+        pfree(const_cast<char *>(text.data));
+    }
+}
+
 void event_check_encoding(const TriggerRow *before, const TriggerRow *row) {
   static const EventColumn texts[] = {EV_AGGREGATE_TYPE, EV_AGGREGATE_ID, EV_EVENT_TYPE, EV_PARTITION_KEY,
                                       EV_DEDUP_KEY,      EV_CONTENT_TYPE, EV_HEADERS,    EV_PAYLOAD};
@@ -221,12 +235,7 @@ void event_check_encoding(const TriggerRow *before, const TriggerRow *row) {
     if (event_column_types[column] == TEXTOID) {
       (void)column_text(row, column);
     } else if (!row_isnull(row, column)) {
-      Jsonb *json = DatumGetJsonbP(row_get(row, column));
-      StringInfoData text;
-      initStringInfo(&text);
-      (void)jsonb_append_text(&text, &json->root, OB_LARGEST_PAYLOAD);
-      (void)to_utf8(text.data, text.len);
-      pfree(text.data);
+      check_json_encoding(DatumGetJsonbP(row_get(row, column)));
     }
   }
   error_context_stack = context.previous;
@@ -300,9 +309,9 @@ void event_check_size(const TriggerRow *before, const TriggerRow *row, EventSize
 static ob_text payload_of(const TriggerRow *row, size_t length, bool need_text) {
   StringInfoData text;
 
-  if (row_isnull(row, EV_PAYLOAD))
-    return row_isnull(row, EV_PAYLOAD_BYTES) ? ob_text{NULL, 0} : ob_text{"", length};
-  if (!need_text && GetDatabaseEncoding() == PG_UTF8)
+  if (row_isnull(row, EV_PAYLOAD) && row_isnull(row, EV_PAYLOAD_BYTES))
+    return {NULL, 0};
+  if (row_isnull(row, EV_PAYLOAD) || !need_text)
     return {"", length};
   initStringInfo(&text);
   (void)jsonb_append_text(&text, &DatumGetJsonbP(row_get(row, EV_PAYLOAD))->root, length);
@@ -348,9 +357,11 @@ void event_check_sinks(const TriggerRow *row, const EventHeaders *headers, const
   event.attempt = 1;
   event.headers = headers->list;
   event.n_headers = headers->n;
-  for (int i = 0; i < n; i++)
-    if (const ob_checker *checker = route_checker(sinks[i]))
-      need_text = need_text || (ob_checker_max_payload(checker) == 0 && size->payload <= route_max_payload(sinks[i]));
+  for (int i = 0; i < n && !need_text; i++) {
+    const ob_checker *checker = route_checker(sinks[i]);
+    need_text = size->payload <= route_max_payload(sinks[i]) &&
+                (GetDatabaseEncoding() != PG_UTF8 || (checker && ob_checker_max_payload(checker) == 0));
+  }
   event.payload = payload_of(row, size->payload, need_text);
 
   for (int i = 0; i < n; i++) {

@@ -7,6 +7,8 @@
  */
 #include "server/event/jsonb_text.h"
 
+#include <initializer_list>
+
 extern "C" {
 #include "utils/builtins.h"
 #include "utils/numeric.h"
@@ -111,24 +113,34 @@ void Writer::put_number(Numeric number) {
 
 /* ---- or its length ------------------------------------------------------------------------------------------ */
 
-/* How much longer the bytes are when they are escaped. */
+/* How much longer each byte is when it is escaped. A table, because most strings are shorter than a word. */
+typedef struct EscapeTable {
+  uint8 more[256];
+
+  constexpr EscapeTable() : more{} {
+    for (int byte = 0; byte < 0x20; byte++)
+      more[byte] = MAX_ESCAPED_BYTES - 1;
+    for (char byte : {'\b', '\t', '\n', '\f', '\r', '"', '\\'})
+      more[(unsigned char)byte] = 1;
+  }
+} EscapeTable;
+
 static size_t escapes_in(const char *from, const char *end) {
+  static constexpr EscapeTable table;
   size_t more = 0;
 
   while (from < end) {
     uint64 bytes;
-    if (end - from >= (int)sizeof(bytes)) {
+    const char *const stop = from + Min(end - from, (ptrdiff_t)sizeof(bytes));
+    if (stop - from == (ptrdiff_t)sizeof(bytes)) {
       memcpy(&bytes, from, sizeof(bytes));
       if (!has_special(bytes)) {
-        from += sizeof(bytes);
+        from = stop;
         continue;
       }
     }
-    unsigned char byte = (unsigned char)*from++;
-    if (byte == '"' || byte == '\\' || (byte >= '\b' && byte <= '\r' && byte != '\v'))
-      more += 1;
-    else if (byte < 0x20)
-      more += MAX_ESCAPED_BYTES - 1;
+    while (from < stop)
+      more += table.more[(unsigned char)*from++];
   }
   return more;
 }

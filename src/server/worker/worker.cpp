@@ -6,6 +6,7 @@
 #include "server/base/fault_point.h"
 #include "server/base/origin.h"
 #include "server/base/settings.h"
+#include "server/claim/batches.h"
 #include "server/claim/low_watermark.h"
 #include "server/inflight/decision_log.h"
 #include "server/inflight/events_in_flight.h"
@@ -109,6 +110,7 @@ static void one_loop(void) {
     ShutdownRequestPending = true;
     why_told_to_end = "restarts because the library of a kind of sink was replaced";
   }
+  batches_release_large();
   report_activity();
 }
 

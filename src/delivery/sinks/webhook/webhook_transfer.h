@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "delivery/http/http_transfer.h"
 #include "delivery/sinks/webhook/webhook_config.h"
@@ -21,8 +22,9 @@ public:
   std::string acknowledgement() const;
   /* The access token that the endpoint has refused by 401; null if it has not. */
   std::shared_ptr<const OauthToken> refused_token(CURLcode code) const;
-  /* Frees the request, so that an idle handle holds no event. */
-  void clear() { request_ = WebhookRequest(); }
+  /* Frees the request, so that an idle handle holds no event: a text to which an empty one is assigned would keep its
+   * memory. */
+  void clear() { const WebhookRequest ended = std::exchange(request_, WebhookRequest()); }
 
 private:
   Verdict classify(bool whole_body) const;
