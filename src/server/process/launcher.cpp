@@ -14,6 +14,7 @@
 #include "server/process/worker_health.h"
 #include "server/process/worker_slot.h"
 #include "server/shmem/shared_state.h"
+#include "server/storage/crash_record.h"
 
 #include <signal.h>
 
@@ -159,6 +160,37 @@ static void handle_exited(Now now) {
     pause->until = moment_after(now.moment, Min(delay, LAST_PAUSE_MS));
     worker_health_ended(child->arguments.database, pause->failures, now.wall, pause->until);
   }
+}
+
+/* A worker of this database has crashed: its pause goes on after the restart of the server. Records of databases that
+ * are not served have no use. */
+static void pause_after_crash(Oid database, const Crashes *crashes) {
+  const Now now = now_read();
+
+  LWLockAcquire(shared_state()->lock, LW_SHARED);
+  const bool served = shared_database(database, false) != NULL;
+  LWLockRelease(shared_state()->lock);
+  Pause *pause = served && crashes->count > 0 ? pause_of(database) : NULL;
+  if (!served)
+    crash_record_remove(database);
+  if (pause == NULL)
+    return;
+  pause->failures = crashes->count;
+  pause->until = moment_after(now.moment, crashes->pause_ms);
+  worker_health_crashed(database, crashes->count, crashes->last, pause->until);
+  if (crashes->is_new)
+    ereport(LOG, (errmsg("outbox worker of database %u has crashed, crashes in a row: %d", database, crashes->count),
+                  errdetail("The next one starts after %ld ms.", (long)crashes->pause_ms)));
+}
+
+/* Once after each restart of the server, also one that a crash has caused. */
+static void count_crashes(TimestampTz now) {
+  SharedState *shared = shared_state();
+
+  if (shared->crashes_counted)
+    return;
+  crash_records_count(now, pause_after_crash);
+  shared->crashes_counted = true;
 }
 
 /* The workers of a database that run or are starting; bit i is the worker of index i. */
@@ -457,6 +489,7 @@ static long reconcile(Now now) {
 void outbox_launcher_main(Datum) {
   pqsignal(SIGHUP, SignalHandlerForConfigReload);
   pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
+  crash_records_begin();
   BackgroundWorkerUnblockSignals();
   BackgroundWorkerInitializeConnection(NULL, NULL, 0);
   settings_reread();
@@ -475,6 +508,7 @@ void outbox_launcher_main(Datum) {
       stop_strays();
       MemoryContextSwitchTo(round);
       scanned_at = now.moment;
+      count_crashes(now.wall);
     }
     OUTBOX_FAULT_POINT("launcher.begin");
     handle_exited(now);

@@ -86,6 +86,15 @@ void worker_health_ended(Oid database, int failures, TimestampTz at, Moment next
   LWLockRelease(shared_state()->lock);
 }
 
+void worker_health_crashed(Oid database, int crashes, TimestampTz at, Moment next_start) {
+  worker_health_ended(database, crashes, at, next_start);
+  LWLockAcquire(shared_state()->lock, LW_EXCLUSIVE);
+  WorkerHealth *health = health_of(database);
+  if (health)
+    strlcpy(health->failure, "its process crashed, which restarted the server", sizeof(health->failure));
+  LWLockRelease(shared_state()->lock);
+}
+
 /* ---- to SQL ------------------------------------------------------------------------------------------------- */
 
 static Datum moment_or_null(Now now, Moment moment, bool *is_null) {
