@@ -59,13 +59,16 @@ COMMENT ON FUNCTION outbox_internal.doctor_terminate(integer, text) IS
 
 CREATE OR REPLACE FUNCTION outbox_internal.worker_health(
   OUT wanted_since timestamptz, OUT failures integer, OUT failed_at timestamptz, OUT next_start timestamptz,
-  OUT failure text, OUT launcher_looked_at timestamptz, OUT databases_waiting int, OUT workers_everywhere int
+  OUT failure text, OUT launcher_looked_at timestamptz, OUT databases_waiting int, OUT workers_everywhere int,
+  OUT extension text, OUT blocked_by int
 ) RETURNS record
 LANGUAGE c VOLATILE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_worker_health';
 COMMENT ON FUNCTION outbox_internal.worker_health() IS
   'Why this database has no worker: since when it needs one, how many in a row ended unexpectedly, when the last '
-  'one did and with which message, when the next one starts, and when the launcher last checked.';
+  'one did and with which message, when the next one starts, when the launcher last checked, what the last worker '
+  'found of the extension (usable, other version, missing, or unknown; NULL if the launcher does not serve the '
+  'database), and the session whose statement needs the database alone.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.needs_no_worker() RETURNS boolean LANGUAGE sql STABLE PARALLEL SAFE
 SET search_path = pg_catalog, pg_temp
@@ -225,6 +228,27 @@ BEGIN
                      date_trunc('second', health.wanted_since));
     hint := 'SELECT pg_current_logfile(), setting FROM pg_settings WHERE name = ''log_directory''; '
             '-- read the server log';
+  ELSIF w.n = 0 AND EXISTS (SELECT FROM pg_extension AS e
+                            WHERE e.extname = 'outbox' AND e.xmin = pg_current_xact_id_if_assigned()::xid) THEN
+    detail := 'A worker starts when this transaction has committed.';
+  ELSIF w.n = 0 AND health.blocked_by IS NOT NULL THEN
+    status := 'warning';
+    detail := format('No worker runs while the session with pid %s needs the database alone (DROP, RENAME, '
+                     'or CREATE DATABASE … TEMPLATE).', health.blocked_by);
+    hint := format('SELECT * FROM pg_stat_activity WHERE pid = %s;', health.blocked_by);
+  ELSIF w.n = 0 AND health.extension IN ('missing', 'other version') THEN
+    status := 'error';
+    detail := format('No worker runs: the last one found %s in this database. The launcher looks again once a '
+                     'minute in a database that enqueues events.',
+                     CASE health.extension WHEN 'missing' THEN 'no extension outbox with its schema'
+                                           ELSE 'another version of the extension outbox' END);
+    hint := 'SELECT pg_reload_conf(); -- the launcher looks again at once';
+  ELSIF w.n = 0 AND health.extension IS NULL
+        AND pg_postmaster_start_time() < clock_timestamp() - interval '10 seconds' THEN
+    status := 'error';
+    detail := 'No worker runs: the launcher does not serve this database. It serves databases that allow '
+              'connections, 4096 at most.';
+    hint := 'SELECT datname, datallowconn FROM pg_database;';
   ELSIF w.n = 0 THEN
     detail := 'A worker is starting.';
   ELSIF w.last_loop_at < clock_timestamp() - patience

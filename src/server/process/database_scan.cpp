@@ -6,6 +6,7 @@
 
 #include "server/base/fault_point.h"
 #include "server/shmem/shared_state.h"
+#include "server/storage/crash_record.h"
 
 extern "C" {
 #include "access/genam.h"
@@ -59,8 +60,10 @@ void scan_databases(void) {
       database_change_state(&shared->databases[i], DATABASE_FREE);
     }
   LWLockRelease(shared->lock);
-  for (int i = 0; i < n_dropped; i++)
+  for (int i = 0; i < n_dropped; i++) {
     shared_sink_forget(dropped[i], InvalidOid);
+    crash_record_remove(dropped[i]);
+  }
   pfree(dropped);
   pfree(present);
 }

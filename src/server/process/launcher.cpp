@@ -3,7 +3,8 @@
  *
  * It connects to no database. A database is UNKNOWN until a worker has looked for the extension in it. The worker
  * stays if it finds the extension in the library's version, and exits otherwise. The commit of CREATE EXTENSION or
- * ALTER EXTENSION UPDATE marks its database (wake.cpp).
+ * ALTER EXTENSION UPDATE marks its database (wake.cpp). What else may make the extension usable, such as a schema
+ * that gets its name back, marks nothing, so workers look again from time to time.
  */
 #include "server/process/launcher.h"
 
@@ -14,6 +15,7 @@
 #include "server/process/worker_health.h"
 #include "server/process/worker_slot.h"
 #include "server/shmem/shared_state.h"
+#include "server/storage/crash_record.h"
 
 #include <signal.h>
 
@@ -34,6 +36,8 @@ static const int64 LAST_PAUSE_MS = 60000;
 /* Workers that look for the extension at the same time, so that they leave slots to other programs. */
 static const int MAX_SEARCHING = 2;
 static const int RESCAN_MS = 60000;
+/* Databases without the extension in which a worker looks again at a rescan, so that thousands cost little. */
+static const int MAX_LOOKS_AGAIN = 10;
 /* The longest sleep while waiting for a wall time, because the clock may be set. */
 static const long CLOCK_CHECK_MS = 10000;
 /* The longest sleep while workers of an earlier launcher end, and while no background worker slot is free. */
@@ -61,6 +65,8 @@ typedef struct Pause {
 
 static Child children[OUTBOX_MAX_WORKERS];
 static Pause pauses[OUTBOX_MAX_DATABASES];
+static bool
+    look_again[OUTBOX_MAX_DATABASES]; /* a worker looks for the extension, though the last one has found none */
 static bool reported_out_of_slots = false;
 
 extern "C" PGDLLEXPORT void outbox_launcher_main(Datum argument);
@@ -122,6 +128,14 @@ static Pause *pause_of(Oid database) {
   return free_pause;
 }
 
+static void looked(Oid database) {
+  LWLockAcquire(shared_state()->lock, LW_SHARED);
+  const DatabaseSlot *slot = shared_database(database, false);
+  if (slot)
+    look_again[slot - shared_state()->databases] = false;
+  LWLockRelease(shared_state()->lock);
+}
+
 /* Handles workers that have exited. */
 static void handle_exited(Now now) {
   for (int i = 0; i < OUTBOX_MAX_WORKERS; i++) {
@@ -130,6 +144,7 @@ static void handle_exited(Now now) {
     if (!child->used || GetBackgroundWorkerPid(child->handle, &pid) != BGWH_STOPPED)
       continue;
     OUTBOX_FAULT_POINT("launcher.exited");
+    looked(child->arguments.database);
     pfree(child->handle);
     child->used = false;
     if (child->dismissed)
@@ -159,6 +174,37 @@ static void handle_exited(Now now) {
     pause->until = moment_after(now.moment, Min(delay, LAST_PAUSE_MS));
     worker_health_ended(child->arguments.database, pause->failures, now.wall, pause->until);
   }
+}
+
+/* A worker of this database has crashed: its pause goes on after the restart of the server. Records of databases that
+ * are not served have no use. */
+static void pause_after_crash(Oid database, const Crashes *crashes) {
+  const Now now = now_read();
+
+  LWLockAcquire(shared_state()->lock, LW_SHARED);
+  const bool served = shared_database(database, false) != NULL;
+  LWLockRelease(shared_state()->lock);
+  Pause *pause = served && crashes->count > 0 ? pause_of(database) : NULL;
+  if (!served)
+    crash_record_remove(database);
+  if (pause == NULL)
+    return;
+  pause->failures = crashes->count;
+  pause->until = moment_after(now.moment, crashes->pause_ms);
+  worker_health_crashed(database, crashes->count, crashes->last, pause->until);
+  if (crashes->is_new)
+    ereport(LOG, (errmsg("outbox worker of database %u has crashed, crashes in a row: %d", database, crashes->count),
+                  errdetail("The next one starts after %ld ms.", (long)crashes->pause_ms)));
+}
+
+/* Once after each restart of the server, also one that a crash has caused. */
+static void count_crashes(TimestampTz now) {
+  SharedState *shared = shared_state();
+
+  if (shared->crashes_counted)
+    return;
+  crash_records_count(now, pause_after_crash);
+  shared->crashes_counted = true;
 }
 
 /* The workers of a database that run or are starting; bit i is the worker of index i. */
@@ -321,10 +367,40 @@ static void sleep_until(Round *round, Moment moment) {
   round->sleep_ms = Min(round->sleep_ms, milliseconds_until(round->now.moment, moment));
 }
 
-static int wanted_workers(const DatabaseSlot *slot) {
+/* At a rescan: in databases whose extension is of another version, in those where a commit has found no worker, so
+ * that they have the extension, and in some of the rest by turns. `all`: in all. */
+static void choose_looks_again(bool all) {
+  static int next = 0;
+  SharedState *shared = shared_state();
+  int turns = MAX_LOOKS_AGAIN, last = next;
+
+  LWLockAcquire(shared->lock, LW_SHARED);
+  for (int step = 0; step < OUTBOX_MAX_DATABASES; step++) {
+    const int i = (next + step) % OUTBOX_MAX_DATABASES;
+    DatabaseSlot *slot = &shared->databases[i];
+    look_again[i] = false;
+    if (slot->oid == InvalidOid || slot->state < DATABASE_OTHER_VERSION)
+      continue;
+    look_again[i] =
+        all || slot->state == DATABASE_OTHER_VERSION || pg_atomic_exchange_u32(&slot->wakeup_requested, 0) == 1;
+    if (look_again[i] || turns == 0)
+      continue;
+    look_again[i] = true;
+    turns--;
+    last = i + 1;
+  }
+  LWLockRelease(shared->lock);
+  next = last % OUTBOX_MAX_DATABASES;
+}
+
+static bool is_searched(int i, const DatabaseSlot *slot) {
+  return slot->state == DATABASE_UNKNOWN || (slot->state >= DATABASE_OTHER_VERSION && look_again[i]);
+}
+
+static int wanted_workers(int i, const DatabaseSlot *slot) {
   if (!setting_enabled || slot->blocked_by_ddl_pid != 0)
     return 0;
-  return database_has_outbox(slot->state) ? setting_workers : slot->state == DATABASE_UNKNOWN ? 1 : 0;
+  return database_has_outbox(slot->state) ? setting_workers : is_searched(i, slot) ? 1 : 0;
 }
 
 /* Lets workers start again if the session that stopped them for its DDL has died. */
@@ -394,7 +470,7 @@ static void reconcile_database(int i, Round *round) {
   if (slot.oid == InvalidOid)
     return;
   forget_dead_session(shared_slot, &slot);
-  const int wanted = wanted_workers(&slot);
+  const int wanted = wanted_workers(i, &slot);
   if (wanted == 0) {
     worker_health_wanted(shared_slot, slot.oid, false, now);
     if (slot.state < DATABASE_OTHER_VERSION)
@@ -410,7 +486,7 @@ static void reconcile_database(int i, Round *round) {
   }
   const Running running = running_workers(slot.oid);
   worker_health_wanted(shared_slot, slot.oid, !running.first_runs, now);
-  if (slot.state == DATABASE_UNKNOWN && running.started_here != 0) {
+  if (is_searched(i, &slot) && running.started_here != 0) {
     round->searching++;
     return;
   }
@@ -420,7 +496,7 @@ static void reconcile_database(int i, Round *round) {
     spread_shards(shared_slot, slot.oid, wanted);
   if (is_paused(shared_slot, &slot, round))
     return;
-  if (slot.state == DATABASE_UNKNOWN && ++round->searching > MAX_SEARCHING)
+  if (is_searched(i, &slot) && ++round->searching > MAX_SEARCHING)
     return;
   const int present = start_missing(i, slot.oid, running, wanted, round);
   spread_shards(shared_slot, slot.oid, Max(present, 1)); /* workers that cannot start get no shards */
@@ -457,13 +533,14 @@ static long reconcile(Now now) {
 void outbox_launcher_main(Datum) {
   pqsignal(SIGHUP, SignalHandlerForConfigReload);
   pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
+  crash_records_begin();
   BackgroundWorkerUnblockSignals();
   BackgroundWorkerInitializeConnection(NULL, NULL, 0);
   settings_reread();
   announce_launcher();
 
   MemoryContext round = AllocSetContextCreate(TopMemoryContext, "outbox launcher round", ALLOCSET_DEFAULT_SIZES);
-  Moment scanned_at = MOMENT_NONE;
+  Moment scanned_at = MOMENT_NONE, looked_again_at = moment_now();
   const uint32 wait_event = outbox_wait_event("OutboxLauncherMain");
   pgstat_report_activity(STATE_IDLE, "waiting for databases that need a worker");
   while (!ShutdownRequestPending) {
@@ -474,7 +551,12 @@ void outbox_launcher_main(Datum) {
       scan_databases();
       stop_strays();
       MemoryContextSwitchTo(round);
+      if (moment_is_past(looked_again_at, now.moment, RESCAN_MS)) {
+        choose_looks_again(false);
+        looked_again_at = now.moment;
+      }
       scanned_at = now.moment;
+      count_crashes(now.wall);
     }
     OUTBOX_FAULT_POINT("launcher.begin");
     handle_exited(now);
@@ -486,6 +568,7 @@ void outbox_launcher_main(Datum) {
     if (ConfigReloadPending) {
       ConfigReloadPending = false;
       ProcessConfigFile(PGC_SIGHUP);
+      choose_looks_again(true);
     }
   }
   /* Exit code 0 would unregister the launcher, and pg_terminate_backend() would end delivery for good. */

@@ -86,6 +86,15 @@ void worker_health_ended(Oid database, int failures, TimestampTz at, Moment next
   LWLockRelease(shared_state()->lock);
 }
 
+void worker_health_crashed(Oid database, int crashes, TimestampTz at, Moment next_start) {
+  worker_health_ended(database, crashes, at, next_start);
+  LWLockAcquire(shared_state()->lock, LW_EXCLUSIVE);
+  WorkerHealth *health = health_of(database);
+  if (health)
+    strlcpy(health->failure, "its process crashed, which restarted the server", sizeof(health->failure));
+  LWLockRelease(shared_state()->lock);
+}
+
 /* ---- to SQL ------------------------------------------------------------------------------------------------- */
 
 static Datum moment_or_null(Now now, Moment moment, bool *is_null) {
@@ -93,13 +102,32 @@ static Datum moment_or_null(Now now, Moment moment, bool *is_null) {
   return TimestampTzGetDatum(*is_null ? 0 : wall_of_moment(now, moment));
 }
 
+static const char *name_of(DatabaseState state) {
+  switch (state) {
+  case DATABASE_FREE:
+  case DATABASE_UNKNOWN:
+    return "unknown";
+  case DATABASE_ANNOUNCED:
+  case DATABASE_ACTIVE:
+  case DATABASE_IDLE:
+    return "usable";
+  case DATABASE_OTHER_VERSION:
+    return "other version";
+  case DATABASE_NO_OUTBOX:
+    return "missing";
+  }
+  return NULL;
+}
+
 SQL_FUNCTION(outbox_worker_health) {
   SharedState *shared = shared_state();
   WorkerHealth copy;
-  TupleDesc desc = row_type_of(fcinfo, 8);
-  Datum values[8];
-  bool nulls[8] = {false};
+  TupleDesc desc = row_type_of(fcinfo, 10);
+  Datum values[10];
+  bool nulls[10] = {false};
   int waiting = 0, running = 0;
+  const char *state = NULL;
+  pid_t blocked_by = 0;
 
   memset(&copy, 0, sizeof(copy));
   Moment looked = MOMENT_NONE;
@@ -107,8 +135,12 @@ SQL_FUNCTION(outbox_worker_health) {
   if (shared) {
     LWLockAcquire(shared->lock, LW_SHARED);
     WorkerHealth *health = health_of(MyDatabaseId);
-    if (health)
+    if (health) {
+      const DatabaseSlot *slot = &shared->databases[health - shared->health];
       copy = *health;
+      state = name_of(slot->state);
+      blocked_by = slot->blocked_by_ddl_pid;
+    }
     looked = shared->launcher_looked;
     for (int i = 0; i < OUTBOX_MAX_DATABASES; i++)
       waiting += shared->databases[i].oid != InvalidOid && shared->health[i].wanted_since != MOMENT_NONE;
@@ -126,5 +158,9 @@ SQL_FUNCTION(outbox_worker_health) {
   values[5] = moment_or_null(now, looked, &nulls[5]);
   values[6] = Int32GetDatum(waiting);
   values[7] = Int32GetDatum(running);
+  nulls[8] = state == NULL;
+  values[8] = nulls[8] ? (Datum)0 : CStringGetTextDatum(state);
+  values[9] = Int32GetDatum(blocked_by);
+  nulls[9] = blocked_by == 0;
   PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(desc, values, nulls)));
 }

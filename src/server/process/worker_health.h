@@ -13,3 +13,5 @@ void worker_health_clear(void);
  * SharedState.databases. They take the lock. */
 void worker_health_wanted(const DatabaseSlot *slot, Oid database, bool wanted, Moment now);
 void worker_health_ended(Oid database, int failures, TimestampTz at, Moment next_start);
+/* As worker_health_ended(), after a crash, of which the worker could leave no message. */
+void worker_health_crashed(Oid database, int crashes, TimestampTz at, Moment next_start);

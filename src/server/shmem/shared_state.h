@@ -21,6 +21,7 @@ typedef struct SharedState {
   pid_t launcher_pid;
   Latch *launcher_latch;
   bool rescan;            /* pg_database has changed */
+  bool crashes_counted;   /* the launcher has read storage/crash_record.h */
   bool out_of_slots;      /* the launcher found no free background worker slot */
   Moment launcher_looked; /* its last round */
   DatabaseSlot databases[OUTBOX_MAX_DATABASES];

@@ -11,6 +11,7 @@
 #include "server/process/worker_error.h"
 #include "server/process/worker_extension.h"
 #include "server/process/worker_slot.h"
+#include "server/storage/crash_record.h"
 #include "server/storage/plan_settings.h"
 #include "server/storage/standby.h"
 
@@ -64,8 +65,10 @@ static void stop_before_slot_is_freed(int, Datum) {
  * cluster. So the process exits here without the remaining exit handlers. Runs after the process has detached from
  * shared memory. */
 static void exit_despite_hanging_threads(int code, Datum) {
-  if (engine_hangs)
+  if (engine_hangs) {
+    crash_record_end(); /* its own exit handler would run later */
     _exit(code);
+  }
 }
 
 static void set_session(void) {
@@ -104,6 +107,7 @@ ob_engine *worker_start(const WorkerArguments *arguments) {
   pqsignal(SIGHUP, SignalHandlerForConfigReload);
   pqsignal(SIGTERM, worker_sigterm_handler);
   pqsignal(SIGINT, worker_sigint_handler);
+  crash_record_begin(arguments->database, arguments->index);
   BackgroundWorkerUnblockSignals();
   BackgroundWorkerInitializeConnectionByOid(arguments->database, InvalidOid, 0);
   settings_reread();

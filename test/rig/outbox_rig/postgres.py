@@ -164,6 +164,11 @@ class Postgres(Program):
                 pass
         self.wait_ready()
 
+    def forget_crashes(self) -> None:
+        """The crash of a worker that runs now is not counted, so the next one starts without a pause."""
+        for record in (self.data / "pg_stat").glob("outbox_crashes.*"):
+            record.unlink(missing_ok=True)
+
     def promote(self) -> None:
         with self.connect() as connection:
             connection.execute("SELECT pg_promote()")
