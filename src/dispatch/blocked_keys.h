@@ -41,8 +41,24 @@ struct BlockedKey {
   bool may_have_undrained_before(int64_t position) const noexcept { return drained + 1 < position; }
 };
 
+/* Keys of one sink and state that take turns: the first one moves to the end. */
+struct KeyTurns {
+  std::list<BlockedKey> keys;
+  int64_t low = INT64_MAX;      /* no key has a row to be claimed below */
+  int64_t next_low = INT64_MAX; /* nor one that has had a turn, came or was set back in this pass */
+  size_t left = 0;              /* turns until the pass ends, and next_low becomes low */
+
+  void lowered_to(int64_t position) noexcept;
+  void key_left() noexcept;
+  BlockedKey &turn() noexcept;
+};
+
 class BlockedKeys {
 public:
+  /* A check and lowest() visit at most so many keys, however many there are. The simulator sets it to a few. */
+  static constexpr size_t VISITED_MAX = 2000;
+  void visit_at_most(size_t n) noexcept { visited_max_ = n; }
+
   BlockedKeys();
   BlockedKeys(const BlockedKeys &) = delete;
   BlockedKeys &operator=(const BlockedKeys &) = delete;
@@ -104,9 +120,9 @@ public:
 
   /*
    * A blocker's row can disappear without notice (deleted while in flight, TRUNCATE), so blockers are looked up
-   * regularly. check_begin() returns the positions of the next 2,000 or so; the caller reports each one that is in
-   * the table with check_seen(); check_unseen() returns the others. Both results are valid until the next call of
-   * either. Out of memory, they are empty, and the keys are checked in a later round.
+   * regularly. check_begin() returns the positions of the next 2,000, and at least one of each sink; the caller
+   * reports each one that is in the table with check_seen(); check_unseen() returns the others. Both results are
+   * valid until the next call of either. Out of memory, they are empty, and the keys are checked in a later round.
    */
   bool checked_at_once() const noexcept; /* one check covers all blockers */
   std::span<const int64_t> check_begin() noexcept;
@@ -114,25 +130,28 @@ public:
   std::span<const int64_t> check_unseen() noexcept;
 
   /* A lower bound: every row of these keys that is still to be claimed is at or above it. INT64_MAX when the sink has
-   * no such keys. */
+   * no such keys. With more than 2,000 keys it rises only when all of them have had a turn. */
   int64_t lowest(SinkId sink) const noexcept;
 
+  /* How many entries the checks and lowest() have visited, for tests of their cost. */
+  uint64_t visited() const noexcept { return visited_; }
+
 private:
+  using List = std::list<BlockedKey>;
   /* The keys of one sink by state, so that finding the few draining keys does not read 100,000 blocked ones. A key
    * moves between the lists without an allocation, so a change of state cannot fail. */
-  using List = std::list<BlockedKey>;
   struct Lists {
-    List draining, blocked;
+    KeyTurns draining, blocked;
   };
 
   const BlockedKey *look_up(SinkId sink, uint64_t key_hash) const noexcept;
   List::iterator enter(SinkId sink, uint64_t key_hash, int64_t group) noexcept;
-  List &list_of(const BlockedKey &key) noexcept;
+  KeyTurns &turns_of(const BlockedKey &key) noexcept;
+  void note_lowest(const BlockedKey &key) noexcept;
   void change_state(List::iterator key, KeyState next) noexcept;
   void set_blocker(List::iterator key, int64_t position) noexcept;
   void forget_blocker(List::iterator key) noexcept;
   void forget_all(List &list, const ShardSet &but_shards) noexcept;
-  uint32_t slices() const noexcept;
 
   using Keys = std::unordered_map<KeyId, List::iterator, KeyIdHash>;
   using ListsOfSinks = std::unordered_map<SinkId, Lists>;
@@ -145,9 +164,11 @@ private:
   SpareNode<Keys> spare_key_;
   SpareNode<ListsOfSinks> spare_lists_;
   SpareNode<Blockers> spare_blocker_;
-  bool has_room_ = false; /* all four spare ones are there */
-  std::vector<int64_t> asked_;
-  uint32_t slice_ = 0;
+  bool has_room_ = false;        /* all four spare ones are there */
+  std::vector<int64_t> asked_;   /* positions of blockers … */
+  std::vector<KeyId> asked_for_; /* … and their keys */
+  size_t visited_max_ = VISITED_MAX;
+  mutable uint64_t visited_ = 0;
 };
 
 }  // namespace dispatch

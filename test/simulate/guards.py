@@ -77,6 +77,8 @@ GUARDS: Guards = {
     "low watermark: given to": ("dispatch.cpp", "    lower(event->given_to, event->position);\n", ""),
     "low watermark: locked rows": ("dispatch.cpp", "any_fresh_shard() ? 0 : locked_rows.first();", "any_fresh_shard() ? 0 : POSITION_NONE;"),
     "low watermark: blocked keys": ("dispatch.cpp", "raise_watermark(blocked_keys.lowest(sink->id()))", "raise_watermark(POSITION_NONE)"),
+    "low watermark: one of many blocked keys": ("blocked_keys.cpp", "  low = std::min(low, position);\n", ""),
+    "low watermark: a key that comes during a pass": ("blocked_keys.cpp", "  next_low = std::min(next_low, position);\n", ""),
     "low watermark: late commits": ("sink_cursor.cpp", "lowest_blocked, late.lowest(), first_foreign_", "lowest_blocked, first_foreign_"),
     "a scan stops where there is no room": ("main_scan.cpp", "    cursor->end_read(true);\n    n_reading_--;\n", "    (void)cursor;\n"),
 }

@@ -13,7 +13,7 @@ static constexpr int64_t IDLE_TIMEOUT_MS = 3000;
 static constexpr int64_t ERROR_PAUSE_MS = 50;
 /* Small, so that there are full rounds and pages, and keys that take turns. */
 static constexpr int64_t ROUND_BYTES = 1 << 18;
-static constexpr size_t DRAINING_KEYS = 8, QUEUE_ENTRIES = 20;
+static constexpr size_t DRAINING_KEYS = 8, QUEUE_ENTRIES = 20, CHECKED_KEYS = 3;
 
 Worker::Worker(World &world, int index, Incarnation pid)
     : world_(world), table_(world.table()), index_(index), pid_(pid), library_(world, index, pid, world.n_sinks()),
@@ -22,6 +22,7 @@ Worker::Worker(World &world, int index, Incarnation pid)
       records_(*d_, *this), loop_(*d_, *this), sinks_(world.n_sinks()) {
   d_->shards.init(index);
   d_->dead_letters_stale = true;
+  d_->blocked_keys.visit_at_most(CHECKED_KEYS);
   for (WorkerSink &sink : sinks_)
     need(d_->sinks.add(&sink));
   reload_sinks();

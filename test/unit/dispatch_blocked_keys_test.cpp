@@ -234,21 +234,122 @@ TEST_F(DispatchBlockedKeys, AKeyThatIsBlockedDuringTheCheckWasNotAskedFor) {
   EXPECT_TRUE(keys.check_unseen().empty());
 }
 
-TEST_F(DispatchBlockedKeys, ManyBlockersAreCheckedInSlices) {
+TEST_F(DispatchBlockedKeys, ManyBlockersAreCheckedInTurns) {
   const size_t n = 10'000;
   for (uint64_t i = 1; i <= n; i++)
-    block(SINK, i * 0x9E3779B97F4A7C15U, static_cast<int64_t>(i));
+    block(i % 100 == 0 ? OTHER_SINK : SINK, i * 0x9E3779B97F4A7C15U, static_cast<int64_t>(i));
   EXPECT_FALSE(keys.checked_at_once());
   std::vector<int64_t> all;
-  for (int slice = 0; slice < 6; slice++) {
+  for (int check = 0; check < 5; check++) {
     auto asked = keys.check_begin();
-    EXPECT_LT(asked.size(), 2500U);
+    EXPECT_EQ(asked.size(), 2000U);
     all.insert(all.end(), asked.begin(), asked.end());
   }
   std::sort(all.begin(), all.end());
   ASSERT_EQ(all.size(), n);
   for (size_t i = 0; i < n; i++)
     ASSERT_EQ(all[i], static_cast<int64_t>(i + 1));
+}
+
+TEST_F(DispatchBlockedKeys, ASinkWithFewKeysHasATurnInEachCheck) {
+  for (uint64_t hash = 1; hash <= 50'000; hash++)
+    block(SINK, hash, static_cast<int64_t>(hash));
+  block(OTHER_SINK, 1, 50'001);
+  block(OTHER_SINK, 2, 50'002);
+  EXPECT_EQ(std::ranges::count(keys.check_begin(), 50'001), 1);
+  EXPECT_EQ(std::ranges::count(keys.check_begin(), 50'002), 1);
+  EXPECT_EQ(std::ranges::count(keys.check_begin(), 50'001), 1);
+}
+
+TEST_F(DispatchBlockedKeys, ACheckVisitsNoMoreKeysWhenMillionsAreBlocked) {
+  for (uint64_t hash = 1; hash <= 300'000; hash++)
+    block(SINK, hash, static_cast<int64_t>(hash));
+  const uint64_t before = keys.visited();
+  for (const int64_t position : keys.check_begin())
+    if (position != 1999)
+      keys.check_seen(SINK, static_cast<uint64_t>(position), position);
+  EXPECT_EQ(keys.check_unseen().size(), 1U);
+  EXPECT_EQ(keys.lowest(SINK), 1);
+  EXPECT_LE(keys.visited() - before, 4000U);
+}
+
+TEST_F(DispatchBlockedKeys, TheLowestOfManyKeysRisesWhenAllHaveHadATurn) {
+  const size_t n = 9'000;
+  for (uint64_t hash = 1; hash <= n; hash++)
+    block(SINK, hash, static_cast<int64_t>(100 + hash));
+  EXPECT_EQ(keys.lowest(SINK), 101);
+  for (uint64_t hash = 1; hash <= 3'000; hash++) {
+    keys.release(static_cast<int64_t>(100 + hash));
+    keys.forget(SINK, hash);
+  }
+  EXPECT_LE(keys.lowest(SINK), 3101);
+  for (int check = 0; check < 4; check++)
+    keys.check_begin();
+  EXPECT_EQ(keys.lowest(SINK), 3101);
+  mark(n, 7, 50);
+  EXPECT_EQ(keys.lowest(SINK), 50) << "it falls at once";
+  for (int check = 0; check < 9; check++)
+    keys.check_begin();
+  EXPECT_EQ(keys.lowest(SINK), 50) << "that row is still marked";
+  keys.release(3500);
+  EXPECT_EQ(keys.lowest(SINK), 1) << "the next marked row of a draining key is not known";
+  keys.drained_to(SINK, 3400, 4000);
+  std::vector<uint64_t> draining = next_draining(5);
+  EXPECT_EQ(draining, std::vector<uint64_t>{3400});
+  EXPECT_EQ(keys.lowest(SINK), 50);
+}
+
+/* What lowest() says of many keys is compared with all of them, after each of many random changes. */
+TEST_F(DispatchBlockedKeys, TheLowestOfManyKeysIsNeverAboveOneOfThem) {
+  uint64_t random = 1;
+  const auto next = [&random](uint64_t below) {
+    random = random * 6364136223846793005U + 1442695040888963407U;
+    return (random >> 33) % below;
+  };
+  for (uint64_t hash = 1; hash <= 2'100; hash++)
+    block(SINK, hash, static_cast<int64_t>(1'000'000 + hash));
+  for (int change = 0; change < 3'000; change++) {
+    const uint64_t hash = 1 + next(2'500);
+    const int64_t position = static_cast<int64_t>(1 + next(1'000'000));
+    const BlockedKey *key = keys.find(SINK, hash);
+    switch (next(9)) {
+    case 0:
+      block(SINK, hash, position);
+      break;
+    case 1:
+      drain(SINK, hash, position);
+      break;
+    case 2:
+      mark(hash, 7, position);
+      break;
+    case 3:
+      if (key && key->state == KeyState::BLOCKED)
+        keys.release(key->blocker);
+      break;
+    case 4:
+      keys.drained_to(SINK, hash, position);
+      break;
+    case 5:
+      keys.drain_again_from(SINK, hash, position);
+      break;
+    case 6:
+      if (next(4) == 0)
+        keys.forget(SINK, hash);
+      break;
+    case 7:
+      keys.check_begin();
+      break;
+    case 8:
+      next_draining(64);
+      break;
+    }
+    int64_t lowest = INT64_MAX;
+    for (uint64_t each = 1; each <= 2'500; each++)
+      if (const BlockedKey *found = keys.find(SINK, each))
+        lowest =
+            std::min({lowest, found->state == KeyState::BLOCKED ? found->blocker : INT64_MAX, found->drained + 1});
+    ASSERT_LE(keys.lowest(SINK), lowest) << "after change " << change;
+  }
 }
 
 TEST_F(DispatchBlockedKeys, NothingToBeClaimedLiesBelowTheLowest) {
