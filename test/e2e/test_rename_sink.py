@@ -164,17 +164,22 @@ def test_who_may_only_create_sinks_takes_no_backlog(db, receiver):
         run(db, "DROP SERVER IF EXISTS crm", "DROP OWNED BY outbox_rename_maker", "DROP ROLE outbox_rename_maker")
 
 
-def test_an_event_in_flight_is_recorded_and_not_sent_again(db, receiver):
+def test_an_event_in_flight_is_recorded_and_not_sent_again(db, receiver, other):
+    """The worker has the answer while the RENAME is open: it leaves this row, and goes on with others."""
     receiver.mode = HANG
-    db.webhook_sink("crm", receiver, SECRET, retention="1d")
+    db.webhook_sink("crm", receiver, SECRET, retention="1d", events="e")
+    db.webhook_sink("other", other, SECRET, events="f")
     enqueue(db, 1)
     wait_until(lambda: receiver.open_requests == 1, 20, "a request in flight")
     enqueue(db, 2)
+    db.sql("SET lock_timeout = '5s'")
     with db.connect(autocommit=False) as session:
         session.execute("ALTER SERVER crm RENAME TO sales")
         receiver.mode = OK
-        receiver.release()  # the worker has the answer, and waits for the RENAME to record it
-        wait_until(lambda: db.value("SELECT state FROM outbox.workers WHERE database = current_database()") == "waiting for a lock", 20, "the worker to wait")
+        receiver.release()
+        for n in range(3):
+            db.enqueue("Order", "k", "f")
+            wait_until(lambda: len(other.accepted()) == n + 1, 20, "an event of the other sink")
         session.commit()
     db.wait_empty()
     assert numbers(receiver) == [1, 2] and len(receiver.deliveries) == 2
@@ -241,27 +246,120 @@ def test_a_rename_that_waits_for_one_table_blocks_not_the_other(db, receiver):
 
 
 @pytest.mark.parametrize("statement", ["SELECT outbox.enqueue('Order', 'k', 'e', '1', sink => 'crm')", "SELECT outbox.replay('crm', '1 hour')",
-                                       "SELECT outbox.claim('crm')", "SELECT outbox.pause('crm')"])
-def test_a_session_that_waits_for_a_swap_means_the_new_owner_of_the_name(db, receiver, statement):
-    """It may do there what its rights on that server say: none."""
+                                       "SELECT outbox.claim('crm')"])
+def test_a_name_means_its_owner_until_the_swap_is_committed(db, receiver, statement):
+    """A session may do there what its rights on that server say. Its event stays with that server."""
     for name in ("mine", "crm"):
         db.sql(f"CREATE SERVER {name} FOREIGN DATA WRAPPER outbox_manual OPTIONS (events 'none')")
     run(db, "CREATE ROLE outbox_rename_user LOGIN", "GRANT USAGE ON SCHEMA outbox TO outbox_rename_user", "GRANT USAGE ON FOREIGN SERVER crm TO outbox_rename_user",
            "GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA outbox TO outbox_rename_user")
     try:
-        with db.connect(autocommit=False) as session:
+        with db.connect(autocommit=False) as session, db.connect() as user:
+            user.execute("SET ROLE outbox_rename_user; SET lock_timeout = '5s'")
             for old, new in (("crm", "third"), ("mine", "crm"), ("third", "mine")):
                 session.execute(f"ALTER SERVER {old} RENAME TO {new}")
-            waiting = Running(db, f"SET ROLE outbox_rename_user; {statement}")
+                user.execute(statement)
             session.commit()
-        if "pause" in statement:
-            waiting.end()
-            assert db.sql("SELECT sink FROM outbox.stopped_sinks") == [("crm",)]
-        else:
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
-                waiting.end()
+                user.execute(statement)
+        assert db.sql("SELECT DISTINCT sink FROM outbox.events") == ([("mine",)] if "enqueue" in statement else [])
     finally:
         run(db, "DROP OWNED BY outbox_rename_user", "DROP ROLE outbox_rename_user")
+
+
+def test_events_that_come_during_a_swap_reach_the_server_for_which_they_were_enqueued(db, receiver):
+    """Its transaction sees its own names, all others the former ones until it is committed."""
+    for name in ("a", "b"):
+        sink_at(db, receiver, name, f"/{name}", events="none")
+        db.sql("SELECT outbox.pause(%s)", name)
+    db.sql("SET lock_timeout = '5s'")
+    with db.connect(autocommit=False) as session:
+        numbers_of = {"a": [], "b": []}
+        n, called = 0, {"a": "a", "b": "b"}  # how the transaction calls the server at this path
+
+        def enqueue_everywhere() -> None:
+            nonlocal n
+            for path in ("a", "b"):
+                enqueue(db, n, path)
+                session.execute("SELECT outbox.enqueue('Order', 'k', 'e', to_jsonb(%s::int), sink => %s)", [n + 1, called[path]])
+                numbers_of[path] += [n, n + 1]
+                n += 2
+
+        enqueue_everywhere()
+        for path, new in (("a", "c"), ("b", "a"), ("a", "b")):
+            session.execute(f"ALTER SERVER {called[path]} RENAME TO {new}")
+            called[path] = new
+            enqueue_everywhere()
+        session.execute("SAVEPOINT one")
+        session.execute("ALTER SERVER a RENAME TO x")
+        session.execute("ROLLBACK TO one")
+        enqueue_everywhere()
+        session.commit()
+    assert sorted(db.sql("SELECT sink, count(*) FROM outbox.events GROUP BY 1")) == [("a", n // 2), ("b", n // 2)]
+    run(db, "SELECT outbox.resume('a')", "SELECT outbox.resume('b')")
+    db.wait_empty()
+    assert {path: sorted(got) for path, got in by_path(receiver).items()} == {f"/{path}": got for path, got in numbers_of.items()}
+
+
+def test_an_open_rename_stops_nobody(db, receiver, other):
+    """A role with USAGE on one wrapper may leave one open for as long as it likes, also one that is refused."""
+    sink_at(db, receiver, "crm", "/crm", events="e")
+    with db.role("tenant") as tenant, db.connect(autocommit=False, user=tenant) as session, db.connect() as producer:
+        db.sql(f"GRANT USAGE ON FOREIGN DATA WRAPPER outbox_webhook TO {tenant}; GRANT USAGE ON SCHEMA outbox TO {tenant}")
+        session.execute("CREATE SERVER mine FOREIGN DATA WRAPPER outbox_webhook OPTIONS (url 'https://example.com/', events 'mine')")
+        session.commit()
+        db.sql("SELECT outbox.pause('mine')")
+        producer.execute("SET lock_timeout = '2s'")
+        sent = 0
+
+        def nobody_waits() -> None:
+            nonlocal sent
+            producer.execute("SELECT outbox.enqueue('Order', 'k', 'e', to_jsonb(%s::int)), outbox.enqueue('Order', 'k', 'mine', '1')", [sent])
+            producer.execute("SELECT outbox.enqueue('Order', 'k', 'e', to_jsonb(%s::int), sink => 'crm')", [sent + 1])
+            producer.execute("SELECT outbox.pause('crm'), outbox.resume('crm')")
+            sent += 2
+            wait_until(lambda: numbers(receiver) == [*range(sent)], 20, lambda: (numbers(receiver), db.sql("SELECT name, state FROM outbox.sinks")))
+
+        session.execute("ALTER SERVER mine RENAME TO yours")
+        nobody_waits()
+        session.execute("ALTER SERVER yours RENAME TO ours")
+        nobody_waits()
+        with pytest.raises(psycopg.errors.FeatureNotSupported, match="cannot PREPARE a transaction that has renamed a sink"):
+            session.execute("PREPARE TRANSACTION 'outbox_rename'")
+        session.rollback()
+        db.sql("CREATE SERVER lost FOREIGN DATA WRAPPER outbox_manual OPTIONS (events 'none')")
+        db.sql("SELECT outbox.enqueue('Order', 'k', 'e', '1', sink => 'lost')")
+        db.sql("DROP SERVER lost")
+        session.execute("SAVEPOINT one")
+        with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState):
+            session.execute("ALTER SERVER mine RENAME TO lost")
+        nobody_waits()
+        session.rollback()
+        nobody_waits()
+        session.execute("ALTER SERVER mine RENAME TO ours")
+        nobody_waits()
+        session.commit()
+    assert sorted(db.sql("SELECT sink, count(*) FROM outbox.events WHERE status = 'PENDING' GROUP BY 1")) == [("lost", 1), ("ours", 5)]
+
+
+def test_a_rename_gives_up_when_a_row_is_locked(db):
+    """At the statement, and at the commit, where the row was added meanwhile."""
+    db.sql("CREATE SERVER crm FOREIGN DATA WRAPPER outbox_manual")
+    for first in (True, False):
+        with db.connect(autocommit=False) as person, db.connect(autocommit=False) as session:
+            session.execute("SET lock_timeout = '50ms'")
+            session.commit()
+            if not first:
+                db.sql("DELETE FROM outbox.events")
+                session.execute("ALTER SERVER crm RENAME TO sales")
+            enqueue(db, 1)
+            person.execute("SELECT FROM outbox.events FOR UPDATE")
+            with pytest.raises(psycopg.errors.LockNotAvailable, match='sink "crm" cannot be renamed now'):
+                session.execute("ALTER SERVER crm RENAME TO sales") if first else session.commit()
+            session.rollback()
+            person.rollback()
+    db.sql("ALTER SERVER crm RENAME TO sales")
+    assert db.sql("SELECT sink FROM outbox.events") == [("sales",)]
 
 
 def test_a_rename_gives_up_after_its_lock_timeout(db, receiver):

@@ -27,18 +27,20 @@ typedef enum ChangeKind { SINK_CREATED, SINK_RENAMED, SINK_ALTERED, SINK_DROPPED
 typedef struct Change {
   ChangeKind kind;
   SubTransactionId made_in;
+  Oid server;
   NameData sink;
   NameData new_name; /* of SINK_RENAMED */
 } Change;
 
 static List *changes = NIL; /* of Change, in order, in TopTransactionContext */
 
-static void note(ChangeKind kind, const char *sink, const char *new_name) {
+static void note(ChangeKind kind, Oid server, const char *sink, const char *new_name) {
   MemoryContext caller = MemoryContextSwitchTo(TopTransactionContext);
   Change *change = palloc0_object(Change);
 
   change->kind = kind;
   change->made_in = GetCurrentSubTransactionId();
+  change->server = server;
   namestrcpy(&change->sink, sink);
   namestrcpy(&change->new_name, new_name);
   changes = lappend(changes, change);
@@ -79,10 +81,10 @@ static void note_altered_server(Form_pg_foreign_server now, HeapTuple written) {
   const char *former_name = NameStr(((Form_pg_foreign_server)GETSTRUCT(before))->srvname);
   if (strcmp(former_name, NameStr(now->srvname)) != 0) {
     check_name(NameStr(now->srvname));
-    note(SINK_RENAMED, former_name, NameStr(now->srvname));
+    note(SINK_RENAMED, now->oid, former_name, NameStr(now->srvname));
   }
   if (!same_options(FOREIGNSERVEROID, Anum_pg_foreign_server_srvoptions, before, written))
-    note(SINK_ALTERED, NameStr(now->srvname), "");
+    note(SINK_ALTERED, now->oid, NameStr(now->srvname), "");
   ReleaseSysCache(before);
 }
 
@@ -95,11 +97,11 @@ static void note_server(ObjectAccessType access, Oid oid) {
     return;
   if (access == OAT_POST_CREATE) {
     check_name(NameStr(server->srvname));
-    note(SINK_CREATED, NameStr(server->srvname), "");
+    note(SINK_CREATED, server->oid, NameStr(server->srvname), "");
   } else if (access == OAT_POST_ALTER)
     note_altered_server(server, written);
   else if (access == OAT_DROP)
-    note(SINK_DROPPED, NameStr(server->srvname), "");
+    note(SINK_DROPPED, server->oid, NameStr(server->srvname), "");
 }
 
 static bool mapping_is_altered(Oid mapping, HeapTuple written) {
@@ -126,7 +128,7 @@ static void note_mapping(ObjectAccessType access, Oid oid) {
     return;
   Form_pg_foreign_server server = (Form_pg_foreign_server)GETSTRUCT(tuple);
   if (is_sink(server))
-    note(SINK_ALTERED, NameStr(server->srvname), "");
+    note(SINK_ALTERED, server->oid, NameStr(server->srvname), "");
   ReleaseSysCache(tuple);
 }
 
@@ -181,7 +183,7 @@ void sink_ddl_apply(void) {
       stopped_sinks_forget(sink);
       break;
     case SINK_RENAMED:
-      sink_rename_rows(sink, NameStr(change->new_name));
+      sink_rename_rows(change->server, sink, NameStr(change->new_name));
       stopped_sinks_rename(sink, NameStr(change->new_name));
       break;
     case SINK_ALTERED:
@@ -212,6 +214,7 @@ static void at_end_of_subtransaction(SubXactEvent event, SubTransactionId subtra
 }
 
 void sink_ddl_init(void) {
+  sink_rename_init();
   RegisterXactCallback(at_end_of_transaction, NULL);
   RegisterSubXactCallback(at_end_of_subtransaction, NULL);
 }

@@ -1,32 +1,53 @@
 /*
- * sink_rename.cpp: rewrites the sink's rows in the transaction of the RENAME, so that no row has a name that another
- * server may get. Delivered events that are kept are history, and keep theirs.
+ * sink_rename.cpp: no row may have a name that another server may get. Delivered events that are kept are history,
+ * and keep theirs.
  *
- * The lock of both tables makes sure that every row is rewritten: a transaction that has enqueued ends before, and
- * one that waits for the lock finds the new name in the catalog when it gets it. Everybody waits meanwhile, so the
- * number of rows and the time for the lock are limited.
+ * The statement rewrites the rows that its transaction sees. They are locked like rows of any UPDATE: events of this
+ * sink wait until the transaction ends, and nobody else does. Transactions that have enqueued and not committed may
+ * still add rows of the former name. So when the transaction commits, it locks both tables, rewrites those rows, and
+ * ends: a transaction that has enqueued ends before, and one that waits for the lock finds the new name in the
+ * catalog when it gets it. A role that may only create sinks therefore stops nobody for longer than a commit takes.
  */
 #include "server/catalog/sink_rename.h"
 
 #include "server/base/own_change.h"
+#include "server/catalog/rename_lock.h"
 #include "server/storage/owner_sql.h"
 
 extern "C" {
+#include "access/htup_details.h"
+#include "access/xact.h"
 #include "catalog/namespace.h"
+#include "catalog/pg_foreign_server.h"
 #include "catalog/pg_type.h"
+#include "commands/trigger.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "storage/proc.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
+#include "utils/memutils.h"
 #include "utils/snapmgr.h"
 }
 
 /* On two busy cores 100,000 events of 300 bytes take 3.2 s (2.7 of CPU) and 150 MB of WAL, a million 41 s and 1.5 GB.
  */
 static const int MAX_ROWS = 100000;
-static const char *const LOCK_TIMEOUT = "5s"; /* unless the session has a lock_timeout */
+static const int DEFAULT_TIMEOUT_MS = 5000;
+
+/* Of this transaction, in order, in TopTransactionContext. */
+typedef struct Rename {
+  SubTransactionId made_in;
+  Oid server;
+  NameData committed; /* the server's name before this transaction. Empty: a server of it that took the name over */
+  NameData name;      /* from this RENAME on */
+} Rename;
+
+static List *renames = NIL;
+
+/* Which rows: those that this transaction has written have names of its own. */
+enum class RowsOf { ALL, THIS_TRANSACTION, OTHERS };
 
 /* The pending rows whose sink is $1: three parts, because each has an index. */
 #define PENDING_ROWS(columns)                                                                                        \
@@ -37,39 +58,31 @@ static const char *const LOCK_TIMEOUT = "5s"; /* unless the session has a lock_t
   "SELECT " columns " FROM outbox.events_pending AS e WHERE e.available_at IS NOT NULL "                             \
   "AND e.blocked_by IS NOT NULL AND e.sink OPERATOR(pg_catalog.=) $1"
 
-/* Waits for one table only while it has not locked the other: others lock them in either order, and there must be no
- * deadlock. */
-static void lock_tables(void) {
-  const Oid tables[] = {outbox_pending_oid(), get_relname_relid("events_failed", get_namespace_oid("outbox", false))};
-
-  for (int first = 0;; first = 1 - first) {
-    CHECK_FOR_INTERRUPTS();
-    LockRelationOid(tables[first], ExclusiveLock);
-    if (ConditionalLockRelationOid(tables[1 - first], ExclusiveLock))
-      return;
-    UnlockRelationOid(tables[first], ExclusiveLock);
-  }
-}
-
 [[noreturn]] static void report_no_lock(const char *sink) {
   ereport(ERROR, (errcode(ERRCODE_LOCK_NOT_AVAILABLE), errmsg("sink \"%s\" cannot be renamed now", sink),
-                  errdetail("A transaction that has written or locked events is open. To wait longer for it would "
-                            "keep all others from enqueuing."),
+                  errdetail("A transaction that has written or locked events, or renamed a sink, is open."),
                   errhint("Try again when it has ended: SELECT pid, mode FROM pg_locks WHERE relation = "
-                          "'outbox.events_pending'::regclass; without a pid it is prepared: SELECT gid FROM "
-                          "pg_prepared_xacts; to wait longer: SET lock_timeout.")));
+                          "'outbox.events_pending'::regclass OR classid = 'pg_foreign_server'::regclass; without a "
+                          "pid it is prepared: SELECT gid FROM pg_prepared_xacts; to wait longer: SET "
+                          "lock_timeout.")));
   pg_unreachable();
 }
 
-static void lock_events(const char *sink) {
+/* A session may have set it. */
+static int timeout_ms(void) {
+  return LockTimeout > 0 ? LockTimeout : DEFAULT_TIMEOUT_MS;
+}
+
+/* Runs `act`, which may wait for rows that other sessions have locked. */
+template <typename Act> static void with_lock_timeout(const char *sink, Act act) {
   MemoryContext caller = CurrentMemoryContext;
   const int level = NewGUCNestLevel();
+  char timeout[32];
 
-  if (LockTimeout == 0)
-    (void)set_config_option("lock_timeout", LOCK_TIMEOUT, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0,
-                            false);
+  snprintf(timeout, sizeof(timeout), "%dms", timeout_ms());
+  (void)set_config_option("lock_timeout", timeout, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
   PG_TRY();
-  { lock_tables(); }
+  { act(); }
   PG_CATCH();
   {
     if (geterrcode() != ERRCODE_LOCK_NOT_AVAILABLE)
@@ -103,8 +116,29 @@ static int64 count_rows(const char *name, int64 most) {
   return (int64)run(&count, values);
 }
 
+[[noreturn]] static void report_too_many(const char *sink) {
+  ereport(ERROR,
+          (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED), errmsg("sink \"%s\" has too many events to be renamed", sink),
+           errdetail("It has more than %d pending events and dead letters. A RENAME writes each of them, and "
+                     "they are not delivered meanwhile.",
+                     MAX_ROWS),
+           errhint("Wait until its events are delivered; redrive or delete its dead letters.")));
+  pg_unreachable();
+}
+
+static bool was_committed_name(const char *name) {
+  ListCell *cell;
+
+  foreach (cell, renames)
+    if (strcmp(NameStr(((Rename *)lfirst(cell))->committed), name) == 0)
+      return true;
+  return false;
+}
+
+/* Without a lock, as nothing is rewritten yet. Rows that others have just added for a sink which this transaction has
+ * renamed before are not in the way. */
 static void check_rows(const char *old_name, const char *new_name) {
-  if (count_rows(new_name, 1) > 0)
+  if (!was_committed_name(new_name) && count_rows(new_name, 1) > 0)
     ereport(
         ERROR,
         (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -114,55 +148,222 @@ static void check_rows(const char *old_name, const char *new_name) {
                  "else delete them, or take another name.",
                  quote_literal_cstr(old_name), quote_literal_cstr(new_name))));
   if (count_rows(old_name, MAX_ROWS + 1) > MAX_ROWS)
-    ereport(ERROR,
-            (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-             errmsg("sink \"%s\" has too many events to be renamed", old_name),
-             errdetail("It has more than %d pending events and dead letters. A RENAME writes each of them, and "
-                       "nothing can be enqueued meanwhile.",
-                       MAX_ROWS),
-             errhint("Wait until its events are delivered; redrive or delete its dead letters.")));
+    report_too_many(old_name);
 }
 
-/* As the server's own changes: the event was checked when it was enqueued, and what is known about its order stays.
- */
-static void rewrite_rows(const char *old_name, const char *new_name) {
-  static Statement pending =
-      make_statement<TEXTOID, TEXTOID>("UPDATE outbox.events_pending SET sink = $2 WHERE ctid OPERATOR(pg_catalog.=) "
-                                       "ANY (ARRAY(" PENDING_ROWS("e.ctid") "))");
-  static Statement failed = make_statement<TEXTOID, TEXTOID>(
-      "UPDATE outbox.events_failed SET sink = $2 WHERE sink OPERATOR(pg_catalog.=) $1");
-  Datum names[] = {CStringGetTextDatum(old_name), CStringGetTextDatum(new_name)};
+/* ---- rewriting ---- */
+
+/* The rows that `read` returns: their place, and the transaction that wrote them. In SPI. */
+static Datum places_of(Statement *read, Datum *name, RowsOf whose, int *n) {
+  const int64 rows = (int64)run(read, name);
+  ItemPointerData *places = palloc_array(ItemPointerData, Max(rows, 1));
+  bool is_null;
+
+  *n = 0;
+  for (int64 i = 0; i < rows; i++) {
+    HeapTuple row = SPI_tuptable->vals[i];
+    const TransactionId writer = DatumGetTransactionId(SPI_getbinval(row, SPI_tuptable->tupdesc, 2, &is_null));
+    if (whose == RowsOf::ALL || TransactionIdIsCurrentTransactionId(writer) == (whose == RowsOf::THIS_TRANSACTION))
+      places[(*n)++] = *(ItemPointer)DatumGetPointer(SPI_getbinval(row, SPI_tuptable->tupdesc, 1, &is_null));
+  }
+  return tid_array(places, *n);
+}
+
+static void rewrite_table(Statement *read, Statement *write, const char *old_name, const char *new_name,
+                          RowsOf whose) {
+  Datum values[3] = {CStringGetTextDatum(old_name), CStringGetTextDatum(new_name)};
+  int n;
+
+  values[2] = places_of(read, values, whose, &n);
+  if (n > 0)
+    run(write, values);
+}
+
+/* As the server's own changes: the event was checked when it was enqueued, and what is known about its order stays. A
+ * row that has changed meanwhile is left alone. In SPI. */
+static void rewrite_rows(const char *old_name, const char *new_name, RowsOf whose) {
+  static Statement read_pending =
+      make_statement<TEXTOID>("SELECT r.ctid, r.xmin FROM (" PENDING_ROWS("e.ctid, e.xmin") ") AS r");
+  static Statement read_failed = make_statement<TEXTOID>(
+      "SELECT e.ctid, e.xmin FROM outbox.events_failed AS e WHERE e.sink OPERATOR(pg_catalog.=) $1");
+  static Statement write_pending = make_statement<TEXTOID, TEXTOID, TIDARRAYOID>(
+      "UPDATE outbox.events_pending SET sink = $2 WHERE ctid OPERATOR(pg_catalog.=) ANY ($3) "
+      "AND sink OPERATOR(pg_catalog.=) $1");
+  static Statement write_failed = make_statement<TEXTOID, TEXTOID, TIDARRAYOID>(
+      "UPDATE outbox.events_failed SET sink = $2 WHERE ctid OPERATOR(pg_catalog.=) ANY ($3) "
+      "AND sink OPERATOR(pg_catalog.=) $1");
   const int before = own_changes_begin();
 
   PG_TRY();
   {
-    run(&pending, names);
-    run(&failed, names);
+    rewrite_table(&read_pending, &write_pending, old_name, new_name, whose);
+    rewrite_table(&read_failed, &write_failed, old_name, new_name, whose);
   }
   PG_FINALLY();
   { own_changes_end(before); }
   PG_END_TRY();
 }
 
-/* What operators were told of the sink stays told. */
+/* What operators were told of the sink stays told. Names may be exchanged, so all get a mark that no name of a sink
+ * has, before the rows of dropped sinks go. In SPI. */
 static void rename_conditions(const char *old_name, const char *new_name) {
-  static Statement of_dropped_sink =
-      make_statement<TEXTOID, TEXTOID>("DELETE FROM outbox_internal.conditions WHERE sink OPERATOR(pg_catalog.=) $2");
-  static Statement conditions = make_statement<TEXTOID, TEXTOID>(
-      "UPDATE outbox_internal.conditions SET sink = $2 WHERE sink OPERATOR(pg_catalog.=) $1");
+  static Statement mark = make_statement<TEXTOID, TEXTOID>(
+      "UPDATE outbox_internal.conditions SET sink = E'\\x01' OPERATOR(pg_catalog.||) $2 "
+      "WHERE sink OPERATOR(pg_catalog.=) $1");
   Datum names[] = {CStringGetTextDatum(old_name), CStringGetTextDatum(new_name)};
 
-  run(&of_dropped_sink, names);
-  run(&conditions, names);
+  run(&mark, names);
 }
 
-void sink_rename_rows(const char *old_name, const char *new_name) {
-  lock_events(old_name);
+static void finish_conditions(const char *new_name) {
+  static Statement of_dropped_sink =
+      make_statement<TEXTOID>("DELETE FROM outbox_internal.conditions WHERE sink OPERATOR(pg_catalog.=) $1");
+  static Statement unmark =
+      make_statement<TEXTOID>("UPDATE outbox_internal.conditions SET sink = $1 "
+                              "WHERE sink OPERATOR(pg_catalog.=) (E'\\x01' OPERATOR(pg_catalog.||) $1)");
+  Datum name = CStringGetTextDatum(new_name);
+
+  run(&of_dropped_sink, &name);
+  run(&unmark, &name);
+}
+
+/* ---- the statement ---- */
+
+static const Rename *last_rename(Oid server) {
+  const Rename *last = NULL;
+  ListCell *cell;
+
+  foreach (cell, renames)
+    if (((Rename *)lfirst(cell))->server == server)
+      last = (Rename *)lfirst(cell);
+  return last;
+}
+
+static const Rename *note(Oid server, const char *old_name, const char *new_name) {
+  const Rename *last = last_rename(server);
+  MemoryContext caller = MemoryContextSwitchTo(TopTransactionContext);
+  Rename *rename = palloc0_object(Rename);
+
+  rename->made_in = GetCurrentSubTransactionId();
+  rename->server = server;
+  namestrcpy(&rename->committed, last ? NameStr(last->committed) : was_committed_name(old_name) ? "" : old_name);
+  namestrcpy(&rename->name, new_name);
+  renames = lappend(renames, rename);
+  MemoryContextSwitchTo(caller);
+  return rename;
+}
+
+static void rewrite_visible(const char *committed, const char *old_name, const char *new_name) {
+  if (strcmp(committed, old_name) == 0)
+    rewrite_rows(old_name, new_name, RowsOf::ALL);
+  else {
+    rewrite_rows(old_name, new_name, RowsOf::THIS_TRANSACTION);
+    if (committed[0] != '\0' && strcmp(committed, new_name) != 0)
+      rewrite_rows(committed, new_name, RowsOf::OTHERS);
+  }
+}
+
+void sink_rename_rows(Oid server, const char *old_name, const char *new_name) {
+  with_lock_timeout(old_name, [=] {
+    /* One RENAME after the other: at its commit each would wait for the other's rows. */
+    LockDatabaseObject(ForeignServerRelationId, InvalidOid, 0, ExclusiveLock);
+    OwnerScope scope = owner_enter();
+    check_rows(old_name, new_name);
+    const Rename *rename = note(server, old_name, new_name);
+    rewrite_visible(NameStr(rename->committed), old_name, new_name);
+    owner_leave(scope);
+  });
+}
+
+/* ---- the commit ---- */
+
+/* Calls it for each server with its name before the transaction and the one it has now. */
+static void for_each_sink(void (*act)(const char *committed, const char *name)) {
+  ListCell *cell;
+
+  foreach (cell, renames) {
+    const Rename *rename = (Rename *)lfirst(cell);
+    if (rename == last_rename(rename->server) && NameStr(rename->committed)[0] != '\0' &&
+        strcmp(NameStr(rename->committed), NameStr(rename->name)) != 0)
+      act(NameStr(rename->committed), NameStr(rename->name));
+  }
+}
+
+static void rewrite_others(const char *committed, const char *name) {
+  rewrite_rows(committed, name, RowsOf::OTHERS);
+}
+
+/* The transaction may have been open for long. Rows that it has written itself may have the name too. */
+static void check_others(const char *committed, const char *) {
+  if (count_rows(committed, 2 * MAX_ROWS + 1) > 2 * MAX_ROWS)
+    report_too_many(committed);
+}
+
+static void finish(void) {
+  const char *sink = NameStr(((Rename *)linitial(renames))->committed);
+
+  PushActiveSnapshot(GetTransactionSnapshot());
   OwnerScope scope = owner_enter();
-  check_rows(old_name, new_name);
-  rewrite_rows(old_name, new_name);
-  rename_conditions(old_name, new_name);
+  for_each_sink(check_others);
+  /* Most of them without the lock. With an older snapshot an UPDATE beside other sessions' ones would fail. */
+  if (!IsolationUsesXactSnapshot())
+    with_lock_timeout(sink, [] { for_each_sink(rewrite_others); });
+  if (!rename_lock_tables(timeout_ms()))
+    report_no_lock(sink);
+  for_each_sink(rewrite_others);
+  for_each_sink(rename_conditions);
+  for_each_sink([](const char *, const char *name) { finish_conditions(name); });
   owner_leave(scope);
+  PopActiveSnapshot();
+}
+
+/* The tables are missing when the transaction has dropped the extension. */
+static bool tables_exist(void) {
+  Oid schema = get_namespace_oid("outbox", true);
+
+  return OidIsValid(schema) && OidIsValid(get_relname_relid("events_failed", schema)) &&
+         OidIsValid(get_namespace_oid("outbox_internal", true));
+}
+
+static void on_transaction(XactEvent event, void *) {
+  switch (event) {
+  case XACT_EVENT_PRE_COMMIT:
+    /* A deferred trigger of a user's on these rows, which would not run any more, may rename a sink too. */
+    for (int finished = 0; list_length(renames) > finished && tables_exist();) {
+      finished = list_length(renames);
+      finish();
+      AfterTriggerFireDeferred();
+    }
+    break;
+  case XACT_EVENT_PRE_PREPARE:
+    if (renames != NIL)
+      ereport(ERROR,
+              (errcode(ERRCODE_FEATURE_NOT_SUPPORTED), errmsg("cannot PREPARE a transaction that has renamed a sink"),
+               errdetail("Until COMMIT PREPARED nobody could enqueue."), errhint("Use COMMIT.")));
+    break;
+  case XACT_EVENT_COMMIT:
+  case XACT_EVENT_ABORT:
+    renames = NIL;
+    break;
+  default:
+    break;
+  }
+}
+
+/* Later subtransactions have higher numbers. All changes since the start of the aborted one are undone. */
+static void on_subtransaction(SubXactEvent event, SubTransactionId subtransaction, SubTransactionId, void *) {
+  ListCell *cell;
+
+  if (event != SUBXACT_EVENT_ABORT_SUB)
+    return;
+  foreach (cell, renames)
+    if (((Rename *)lfirst(cell))->made_in >= subtransaction)
+      renames = foreach_delete_current(renames, cell);
+}
+
+void sink_rename_init(void) {
+  RegisterXactCallback(on_transaction, NULL);
+  RegisterSubXactCallback(on_subtransaction, NULL);
 }
 
 int64 sink_pending_rows(const char *name) {

@@ -5,10 +5,14 @@
 
 #include "server/base/server.h"
 
-/* Gives the sink's pending events and dead letters its new name. Until the transaction ends, nobody writes or locks
- * such rows. An error when there are too many of them, when rows have the new name already, or when the lock of the
- * tables takes too long. In a transaction. */
-void sink_rename_rows(const char *old_name, const char *new_name);
+/* Registers the transaction callbacks. Called from _PG_init. */
+void sink_rename_init(void);
+
+/* Gives the sink's pending events and dead letters its new name: those that this transaction sees at once, without a
+ * lock of the tables, and what other transactions commit meanwhile when this one commits. An error when there are too
+ * many of them, when rows have the new name already, or when other sessions lock rows for too long. In a transaction.
+ */
+void sink_rename_rows(Oid server, const char *old_name, const char *new_name);
 
 /* The number of pending events with this name. In a transaction. */
 int64 sink_pending_rows(const char *name);
