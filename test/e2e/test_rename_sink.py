@@ -246,7 +246,8 @@ def test_a_session_that_waits_for_a_swap_means_the_new_owner_of_the_name(db, rec
     """It may do there what its rights on that server say: none."""
     for name in ("mine", "crm"):
         db.sql(f"CREATE SERVER {name} FOREIGN DATA WRAPPER outbox_manual OPTIONS (events 'none')")
-    run(db, "CREATE ROLE outbox_rename_user LOGIN", "GRANT USAGE ON SCHEMA outbox TO outbox_rename_user", "GRANT USAGE ON FOREIGN SERVER crm TO outbox_rename_user",
+    run(db, "CREATE ROLE outbox_rename_user LOGIN", "GRANT USAGE ON SCHEMA outbox TO outbox_rename_user", "GRANT INSERT ON outbox.events TO outbox_rename_user",
+           "GRANT USAGE ON FOREIGN SERVER crm TO outbox_rename_user",
            "GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA outbox TO outbox_rename_user")
     try:
         with db.connect(autocommit=False) as session:
