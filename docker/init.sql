@@ -14,12 +14,12 @@ COMMIT;
 
 CREATE ROLE app LOGIN PASSWORD 'app';          -- may enqueue, and no more
 GRANT USAGE ON SCHEMA outbox TO app;
+GRANT INSERT ON outbox.events TO app;
 CREATE TABLE orders (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, customer text NOT NULL, total numeric NOT NULL);
 GRANT SELECT, INSERT ON orders TO app;         -- what the service writer does
 
 CREATE ROLE metrics LOGIN PASSWORD 'metrics';  -- the exporter
-GRANT pg_monitor TO metrics;
-GRANT USAGE ON SCHEMA outbox TO metrics;
+GRANT pg_monitor TO metrics;                   -- to look, and not to enqueue
 
 CREATE ROLE receiver LOGIN PASSWORD 'receiver';
 CREATE DATABASE receiver OWNER receiver;       -- where the receiver remembers what it has processed

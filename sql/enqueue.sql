@@ -41,7 +41,7 @@ SELECT outbox.enqueue_bytes('Order', '00000000-0000-4000-8000-000000000003'::uui
 SELECT aggregate_id, payload, payload_bytes, content_type, headers, partition_key FROM outbox.events ORDER BY position;
 TRUNCATE outbox.events;
 
--- A role with USAGE on the schema alone can enqueue, and can read nothing.
+-- A role with USAGE on the schema and INSERT on the table can enqueue, and can read nothing.
 CREATE ROLE regress_outbox_app;
 SET ROLE regress_outbox_app;
 SELECT outbox.enqueue('Order', '1', 'order.created', '{}');
@@ -49,13 +49,16 @@ SELECT outbox.enqueue('Order', '1', 'order.created', '{}');
 RESET ROLE;
 GRANT USAGE ON SCHEMA outbox TO regress_outbox_app;
 SET ROLE regress_outbox_app;
+SELECT outbox.enqueue('Order', '1', 'order.created', '{}', dedup_key => 'k');
+\echo :LAST_ERROR_SQLSTATE
+RESET ROLE;
+GRANT INSERT ON outbox.events TO regress_outbox_app;
+SET ROLE regress_outbox_app;
 SELECT outbox.enqueue('Order', '1', 'order.created', '{}', dedup_key => 'k') IS NOT NULL AS enqueued;
 SELECT current_user;
 SELECT * FROM outbox.events;
 \echo :LAST_ERROR_SQLSTATE
 SELECT * FROM outbox_internal.dedup;
-\echo :LAST_ERROR_SQLSTATE
-INSERT INTO outbox.events (aggregate_type, event_type) VALUES ('Order', 'order.created');
 \echo :LAST_ERROR_SQLSTATE
 SELECT outbox.route_waiting();
 \echo :LAST_ERROR_SQLSTATE
@@ -63,8 +66,7 @@ SELECT outbox_internal.kafka_validator('{}', 0);
 \echo :LAST_ERROR_SQLSTATE
 RESET ROLE;
 
--- With INSERT on the table a plain INSERT needs nothing more: not the sequence, nor the tables behind.
-GRANT INSERT ON outbox.events TO regress_outbox_app;
+-- A plain INSERT needs nothing more: not the sequence, nor the tables behind.
 SET ROLE regress_outbox_app;
 INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, dedup_key) VALUES ('Order', '2', 'order.created', 'k2');
 RESET ROLE;

@@ -32,7 +32,7 @@ BEGIN
         key, json, headers,
         'Enqueues an event in the current transaction and returns its id. The payload and the headers are jsonb, '
         'json, or JSON as text. For an event without a key, use partition_key => ''''. With a known dedup_key it '
-        'adds no event and returns the first event''s id. Needs USAGE on schema outbox, and no right on its tables; '
+        'adds no event and returns the first event''s id. Needs USAGE on schema outbox and INSERT on outbox.events; '
         'naming a sink needs USAGE on that foreign server.');
     END LOOP;
     EXECUTE format($$

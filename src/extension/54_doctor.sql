@@ -23,9 +23,17 @@ BEGIN
   FROM (SELECT c.oid AS relid, right(c.relname, 8)::date AS day
         FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid
         WHERE i.inhparent = 'outbox.events_sent'::regclass AND c.relname ~ '^events_sent_[0-9]{8}$') AS d;
+  -- What belongs to the day is dropped with it, though it may depend on the day's columns besides, as the day's
+  -- copies of the extension's triggers do.
   SELECT pg_describe_object(d.classid, d.objid, d.objsubid) INTO dependent
   FROM pg_depend AS d
-  WHERE d.deptype = 'n' AND d.refclassid = 'pg_class'::regclass AND d.refobjid = ANY (days.relids)
+  WHERE d.deptype = 'n'
+    AND (d.refclassid = 'pg_class'::regclass AND d.refobjid = ANY (days.relids)
+         OR d.refclassid = 'pg_type'::regclass
+            AND d.refobjid IN (SELECT c.reltype FROM pg_class AS c WHERE c.oid = ANY (days.relids)))
+    AND NOT EXISTS (SELECT FROM pg_depend AS own
+                    WHERE own.classid = d.classid AND own.objid = d.objid AND own.deptype <> 'n'
+                      AND own.refclassid = 'pg_class'::regclass AND own.refobjid = ANY (days.relids))
   LIMIT 1;
   SELECT 'events_sent_' || to_char(today + n, 'YYYYMMDD') AS name INTO s
   FROM generate_series(0, 3) AS n

@@ -1,9 +1,9 @@
--- The rights without a GRANT by a user: PUBLIC may call outbox.enqueue(), which also needs USAGE on the schema, and
--- pg_monitor may read the views. docs/security.md has the rights that users grant.
+-- The rights without a GRANT by a user: pg_monitor may read the views. docs/security.md has those that users grant.
 
--- New objects are for their owner alone, except the functions that enqueue. An upgrade leaves existing rights: a
--- REVOKE within a script would record the grants of this database's users as the extension's own, and pg_dump would
--- leave them out.
+-- New objects are for their owner alone, except outbox.enqueue() and outbox.enqueue_bytes(): these check that their
+-- caller has INSERT on outbox.events, so that one GRANT is the right to enqueue in every way. An upgrade leaves
+-- existing rights: a REVOKE within a script would record the grants of this database's users as the extension's own,
+-- and pg_dump would leave them out.
 DO $$
 DECLARE
   f regprocedure;

@@ -30,7 +30,7 @@ def test_a_named_sink_alone_gets_the_event(db, pg, other, receiver):
     with db.role(f"app_{db.name}") as role:
         db.webhook_sink("crm", receiver, SECRET)
         db.webhook_sink("audit", other, SECRET, events="none")
-        db.sql(f"GRANT USAGE ON SCHEMA outbox TO {role}")
+        db.sql(f"GRANT USAGE ON SCHEMA outbox TO {role}; GRANT INSERT ON outbox.events TO {role}")
         with pg.connect(db.name, user=role) as app:
             enqueue = "SELECT outbox.enqueue('Order', 'k', 'e', '{}', sink => %s)::text"
             with pytest.raises(psycopg.errors.InsufficientPrivilege, match='sink "audit"'):

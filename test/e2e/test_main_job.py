@@ -250,10 +250,10 @@ def test_a_scheduled_event_waits_for_its_time(db, kafka, consume, aggregate):
     assert set(at) == {"now", "later"} and at["later"] >= due
 
 
-def test_an_application_needs_only_usage_on_the_schema(db, pg, kafka, consume, aggregate):
+def test_an_application_needs_only_the_right_to_insert(db, pg, kafka, consume, aggregate):
     db.kafka_sink("main", kafka)
     with db.role(f"app_{db.name}") as role:
-        db.sql(f"GRANT USAGE ON SCHEMA outbox TO {role}")
+        db.sql(f"GRANT USAGE ON SCHEMA outbox TO {role}; GRANT INSERT ON outbox.events TO {role}")
         with pg.connect(db.name, user=role) as app:
             [(event,)] = app.execute("SELECT outbox.enqueue(%s, 'k', 'e', '{}')::text", [aggregate]).fetchall()
             with pytest.raises(psycopg.errors.InsufficientPrivilege):

@@ -251,7 +251,8 @@ def test_a_name_means_its_owner_until_the_swap_is_committed(db, receiver, statem
     """A session may do there what its rights on that server say. Its event stays with that server."""
     for name in ("mine", "crm"):
         db.sql(f"CREATE SERVER {name} FOREIGN DATA WRAPPER outbox_manual OPTIONS (events 'none')")
-    run(db, "CREATE ROLE outbox_rename_user LOGIN", "GRANT USAGE ON SCHEMA outbox TO outbox_rename_user", "GRANT USAGE ON FOREIGN SERVER crm TO outbox_rename_user",
+    run(db, "CREATE ROLE outbox_rename_user LOGIN", "GRANT USAGE ON SCHEMA outbox TO outbox_rename_user", "GRANT INSERT ON outbox.events TO outbox_rename_user",
+           "GRANT USAGE ON FOREIGN SERVER crm TO outbox_rename_user",
            "GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA outbox TO outbox_rename_user")
     try:
         with db.connect(autocommit=False) as session, db.connect() as user:

@@ -51,7 +51,7 @@ def hostile(db, pg, rig, attack):
         role = role.replace("\n", " ")
     db.sql("CREATE TABLE public.c AS SELECT 1 AS a")
     db.sql(sql.SQL("CREATE ROLE {} LOGIN").format(sql.Identifier(role)))
-    db.sql(sql.SQL("GRANT USAGE ON SCHEMA outbox TO {}").format(sql.Identifier(role)))
+    db.sql(sql.SQL("GRANT USAGE ON SCHEMA outbox TO {0}; GRANT INSERT ON outbox.events TO {0}").format(sql.Identifier(role)))
     gids = ["prepared" + attack, "lock" + attack, "row" + attack]
     with ExitStack() as stack:
         for receiver in (refuses, fails):

@@ -222,6 +222,44 @@ def test_a_day_that_a_view_reads(db, setting):
     assert days(db) == [-3, -2, -1, 0, 1] and db.doctor("retention")[0] == "ok"
 
 
+@pytest.mark.parametrize("owns", ["", "CREATE TRIGGER own BEFORE DELETE ON {day} FOR EACH ROW WHEN (OLD.attempts > 3) EXECUTE FUNCTION suppress_redundant_updates_trigger()",
+                                  "CREATE POLICY own ON {day} USING (attempts > 3)", "CREATE STATISTICS own ON attempts, status FROM {day}",
+                                  "CREATE INDEX own ON {day} (attempts) WHERE attempts > 3", "ALTER TABLE {day} ADD CONSTRAINT own CHECK (attempts >= 0)"])
+def test_a_day_that_a_session_reads(db, setting, owns):
+    """What is dropped with the day is not told as what keeps it: PostgreSQL's copies of the extension's triggers depend on its columns."""
+    setting("outbox.enabled", "off")
+    setting("outbox.retention", "7d")
+    db.sql("SELECT outbox.run_maintenance()")
+    add_old_day(db, 20)
+    day = db.value("SELECT 'outbox.events_sent_' || to_char(now() AT TIME ZONE 'UTC' - interval '20 days', 'YYYYMMDD')")
+    if owns:
+        db.sql(owns.format(day=day))
+    with db.connect(autocommit=False) as reader:
+        reader.execute(f"SELECT FROM {day}")
+        assert db.value("SELECT outbox.run_maintenance()") == 0
+        state, detail, hint = db.doctor("retention")
+        assert state == "warning" and detail.endswith("a session has been reading them for long, or no worker runs."), detail
+    db.paste(hint)
+    assert days(db) == [-3, -2, -1, 0, 1] and db.doctor("retention")[0] == "ok"
+
+
+@pytest.mark.parametrize(("makes", "drops", "named"), [
+    ("CREATE FUNCTION public.report(day {day}) RETURNS uuid LANGUAGE sql AS 'SELECT day.id'", "DROP FUNCTION public.report", "function public.report({day})"),
+    ("CREATE TABLE public.report (position bigint REFERENCES {day})", "DROP TABLE public.report", "constraint report_position_fkey on table public.report")])
+def test_a_day_on_which_something_else_depends(db, setting, makes, drops, named):
+    setting("outbox.enabled", "off")
+    setting("outbox.retention", "7d")
+    add_old_day(db, 20)
+    day = db.value("SELECT 'outbox.events_sent_' || to_char(now() AT TIME ZONE 'UTC' - interval '20 days', 'YYYYMMDD')")
+    db.sql(makes.format(day=day))
+    db.sql("SELECT outbox.run_maintenance()")
+    state, detail, hint = db.doctor("retention")
+    assert state == "warning" and named.format(day=day) + " depends on one" in detail, detail
+    db.sql(drops)
+    db.paste(hint)
+    assert days(db) == [-3, -2, -1, 0, 1] and db.doctor("retention")[0] == "ok"
+
+
 def test_expired_dedup_keys_go_little_by_little(db, receiver, setting):
     """A large table is processed in batches of short transactions; keys of existing events stay."""
     setting("outbox.enabled", "off")

@@ -1,8 +1,8 @@
 /*
  * enqueue.cpp: enqueues events. outbox.enqueue(), INSERT, COPY, ORMs and restores all reach the BEFORE INSERT
- * trigger; outbox.enqueue() only saves its caller the privileges on the table. The trigger function is the only
- * function of the extension that sets no search_path: it runs for each row, and every name in its statements is
- * qualified.
+ * trigger, and all need INSERT on outbox.events: USAGE on the schema is also given to roles that only look. The
+ * trigger function is the only function of the extension that sets no search_path: it runs for each row, and every
+ * name in its statements is qualified.
  */
 #include "server/base/origin.h"
 #include "server/base/own_change.h"
@@ -27,6 +27,7 @@ extern "C" {
 #include "catalog/pg_type.h"
 #include "commands/trigger.h"
 #include "miscadmin.h"
+#include "utils/acl.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
@@ -397,6 +398,17 @@ static bool is_jsonb(FmgrInfo *function) {
   pg_unreachable();
 }
 
+/* PUBLIC may call the functions, so that one GRANT gives the right to enqueue in every way. */
+static void check_right_to_enqueue(void) {
+  if (pg_class_aclcheck(outbox_events_oid(), GetUserId(), ACL_INSERT) == ACLCHECK_OK)
+    return;
+  const char *role = GetUserNameFromId(GetUserId(), false);
+  ereport(ERROR,
+          (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE), errmsg("permission denied to enqueue events"),
+           errdetail("Role \"%s\" does not have INSERT on outbox.events, which outbox.enqueue() needs too.", role),
+           errhint("GRANT INSERT ON outbox.events TO %s;", quote_identifier(role))));
+}
+
 static void check_order(const bool *isnull) {
   if (!isnull[EV_AGGREGATE_ID] || !isnull[EV_PARTITION_KEY])
     return;
@@ -418,6 +430,7 @@ SQL_FUNCTION(outbox_enqueue) {
   PreventCommandDuringRecovery("outbox.enqueue()");
   PreventCommandIfReadOnly("outbox.enqueue()");
   PreventCommandIfParallelMode("outbox.enqueue()");
+  check_right_to_enqueue();
   memset(isnull, true, sizeof isnull);
   copy_argument(fcinfo, 0, values, isnull, EV_AGGREGATE_TYPE);
   copy_argument(fcinfo, 1, values, isnull, EV_AGGREGATE_ID);

@@ -55,6 +55,11 @@ static void look_up_oids(void) {
   oids_valid = true;
 }
 
+Oid outbox_events_oid(void) {
+  look_up_oids();
+  return events_oid;
+}
+
 Oid outbox_pending_oid(void) {
   look_up_oids();
   return pending_oid;

@@ -24,8 +24,9 @@ SPIPlanPtr owner_plan(Statement *statement);
  * SPI. */
 uint64 owner_execute(Statement *statement, Datum *values, const char *nulls);
 
-/* OIDs of outbox.events_pending and outbox.events_position, cached. An error when the extension's tables are missing.
- * In a transaction. */
+/* OIDs of outbox.events, outbox.events_pending and outbox.events_position, cached. An error when the extension's
+ * tables are missing. In a transaction. */
+Oid outbox_events_oid(void);
 Oid outbox_pending_oid(void);
 Oid outbox_sequence_oid(void);
 
