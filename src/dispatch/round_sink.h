@@ -31,7 +31,8 @@ struct RoundSink {
   int unrecorded;          /* events that have ended and are not yet recorded */
   int left, left_before;   /* unrecorded events as the last recording left them, and the one before it */
   int left_alone;          /* of these, the ones whose recording alone has failed … */
-  int not_recorded;        /* … and those whose recording has failed in any way */
+  int not_recorded;        /* … and those whose recording has failed in any way … */
+  int sent_not_recorded;   /* … of which so many were delivered */
 
   /* The events that the running round has claimed, in order, and that are not yet submitted. NULL: it was dropped. */
   InFlightEvent **batch_events;

@@ -13,13 +13,13 @@ COMMENT ON FUNCTION outbox_internal.sink_statistics() IS
   'milliseconds from the start of the enqueuing transaction to the acknowledgement; rate in events per second.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.sink_unrecorded(
-  OUT server oid, OUT n bigint, OUT since timestamptz, OUT error text
+  OUT server oid, OUT n bigint, OUT since timestamptz, OUT error text, OUT delivered bigint
 ) RETURNS SETOF record
 LANGUAGE c VOLATILE ROWS 10 PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_sink_unrecorded';
 COMMENT ON FUNCTION outbox_internal.sink_unrecorded() IS
-  'Part of outbox.sinks and outbox.doctor(): the sinks of this database whose deliveries the workers cannot record: '
-  'the number of events, since when, and the last error.';
+  'Part of outbox.sinks and outbox.doctor(): the sinks of this database whose outcomes the workers cannot record: '
+  'the number of events, since when, the last error, and how many of them were delivered.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.sink_bounds(
   OUT server oid, OUT stats_since timestamptz, OUT low_watermark bigint

@@ -26,6 +26,7 @@ BEGIN
   FOR s IN
     SELECT v.*, f.oid AS server, f.srvoptions,
            u.n AS unrecorded, u.since AS unrecorded_since, u.error AS record_error,
+           u.delivered AS unrecorded_delivered,
            t.state AS stop_state, t.reason, t.error, t.since, t.stopped_by,
            h.failing AS failing_heads, h.id, h.attempts, h.available_at, h.last_error AS head_error, h.dead,
            h.adopted,
@@ -54,10 +55,18 @@ BEGIN
     -- It comes before all other states, because such events are sent again after a restart.
     IF s.unrecorded_since < clock_timestamp() - interval '2 seconds' THEN
       status := 'error';
-      detail := format('Delivered and not recorded: %s, since %s: %s',
-                       s.unrecorded, date_trunc('second', s.unrecorded_since), s.record_error);
-      hint := 'SELECT tgrelid::regclass, tgname, pg_get_triggerdef(oid) FROM pg_trigger WHERE NOT tgisinternal '
-              'AND tgrelid IN (SELECT relid FROM pg_partition_tree(''outbox.events'')) AND tgname !~ ''^events_''; '
+      detail := format('%s, since %s: %s',
+                       concat_ws('; ',
+                                 'Delivered and not recorded: ' || nullif(s.unrecorded_delivered, 0),
+                                 'Failed and not recorded: ' || nullif(s.unrecorded - s.unrecorded_delivered, 0)),
+                       date_trunc('second', s.unrecorded_since), s.record_error);
+      hint := 'SELECT tgrelid::regclass AS "table", tgname AS name, pg_get_triggerdef(oid) AS definition '
+              'FROM pg_trigger WHERE NOT tgisinternal '
+              'AND tgrelid IN (SELECT relid FROM pg_partition_tree(''outbox.events'')) AND tgname !~ ''^events_'' '
+              'UNION ALL SELECT conrelid::regclass, conname, pg_get_constraintdef(oid) FROM pg_constraint '
+              'WHERE contype IN (''c'', ''f'', ''u'', ''x'') AND conname <> ''events_pending_id_sink_key'' '
+              'AND (conrelid IN (SELECT relid FROM pg_partition_tree(''outbox.events'')) '
+              'OR confrelid IN (SELECT relid FROM pg_partition_tree(''outbox.events''))); '
               '-- a trigger or constraint of your own on outbox.events and its partitions refuses what the worker '
               'writes, unless the error says otherwise. They are recorded by themselves when the cause is gone; '
               'a restart before that sends them again';

@@ -152,7 +152,7 @@ COMMENT ON COLUMN outbox.sink_metrics.publish_latency_seconds_bucket IS
 COMMENT ON COLUMN outbox.sink_metrics.publish_latency_seconds_sum IS 'The sum of these times.';
 COMMENT ON COLUMN outbox.sink_metrics.publish_latency_seconds_count IS 'The number of these events.';
 COMMENT ON COLUMN outbox.sink_metrics.unrecorded_events IS
-  'Events that were sent and whose outcome cannot be recorded; a restart sends them again.';
+  'Events whose delivery or failure cannot be recorded; a restart sends them again.';
 
 CREATE OR REPLACE VIEW outbox.failure_metrics AS
   SELECT pg_catalog.current_database() AS datname, f.srvname AS sink, e.reason, e.failures AS publish_failures_total

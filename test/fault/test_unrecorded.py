@@ -2,7 +2,7 @@
 
 import pytest
 from outbox_rig import wait_until
-from outbox_rig.receiver import HANG, OK, SECRET
+from outbox_rig.receiver import HANG, OK, SECRET, status
 
 pytestmark = [pytest.mark.usefixtures("same_day"), pytest.mark.kills_server]  # the errors are logged on purpose
 
@@ -153,6 +153,32 @@ def test_a_publication_is_named(db, sinks, before, of, told, cure):
     wait_until(lambda: db.pending() == 0, 100, lambda: f"the recording of {db.pending()}")
     assert db.doctor("publications")[0] == "ok"
     assert len(bad.deliveries) == 3, "nothing is sent twice"
+
+
+@pytest.mark.parametrize("delivered", [0, 2])
+def test_a_constraint_that_refuses_a_failed_attempt_is_told_as_that(db, sinks, delivered):
+    """PostgreSQL's DETAIL shows the row with its payload, and stands neither in the log nor in the doctor."""
+    bad, _ = sinks
+    db.sql("ALTER TABLE outbox.events ADD CONSTRAINT no_500 CHECK (status <> 'PENDING' OR last_error !~ 'HTTP 500') NOT VALID")
+    if delivered:
+        db.sql(REFUSE)
+    bad.mode = lambda delivery: status(500) if b"sesame" in delivery.body else OK
+    db.sql("SELECT outbox.enqueue('Bad', n::text, 'order.changed', jsonb_build_object('word', CASE WHEN n = 1 THEN 'sesame' END)) FROM generate_series(1, %s) AS n", 1 + delivered)
+    told = "Delivered and not recorded: 2; Failed and not recorded: 1, since " if delivered else "Failed and not recorded: 1, since "
+    state, detail, hint = wait_until(lambda: (said := db.doctor("sink bad")) and said[1].startswith(told) and said, 60, lambda: str(db.doctor("sink bad")))
+    assert state == "error" and db.state("bad") == "recording fails"
+    shown = db.paste(hint)
+    assert "no_500" in shown and "events_pending_id_sink_key" not in shown and ("refuse" in shown) == bool(delivered), shown
+    log = [line for line in db.pg.log.read_text().splitlines() if db.name in line or "no_500" in line]
+    assert any('violates check constraint "no_500"' in line for line in log)
+    assert "sesame" not in db.pg.log.read_text() and "Failing row" not in db.pg.log.read_text()
+    db.sql("ALTER TABLE outbox.events DROP CONSTRAINT no_500")
+    if delivered:
+        db.sql("DROP TRIGGER refuse ON outbox.events_pending")
+    bad.mode = OK
+    wait_until(lambda: db.state("bad") != "recording fails", 100, "the recording")
+    db.sql("UPDATE outbox.events SET available_at = now() WHERE status = 'PENDING'")
+    wait_until(lambda: db.pending() == 0, 60, lambda: f"the recording of {db.pending()}")
 
 
 def test_a_row_that_a_trigger_keeps_is_not_taken_for_recorded(db, sinks):

@@ -1,6 +1,7 @@
 """A resolver with changing answers: the server, in a network namespace, never connects to an address that is not
 public, whatever the resolver answers."""
 
+import re
 import time
 
 import pytest
@@ -93,6 +94,23 @@ def test_a_name_that_moves_inside_and_back(crm, far, ears, resolver, network, pg
     assert sorted({d.id for d in far.accepted()}) == sorted(events)
     assert crm.sql("SELECT failed, retried FROM outbox.sinks") == [(0, 0)]
     assert ears.heard == []
+
+
+def test_a_refusal_names_the_networks_of_all_addresses(crm, far, resolver):
+    """A name such as localhost has several addresses. If one is allowed and does not answer, the others are the cause."""
+    resolver.answers = ["::1", "127.0.0.1"]
+    step, ok, message, hint = last_step(crm, "crm")
+    assert (step, ok) == ("guard", False), message
+    named = re.search(r"ADD allow_networks '([^']*)'", hint)[1]
+    assert sorted(named.split(", ")) == ["127.0.0.0/8", "::1"], hint
+    crm.sql("ALTER SERVER crm OPTIONS (ADD allow_networks '::1')")
+    crm.enqueue("Order", "1")
+    words = "allow_networks '::1, 127.0.0.0/8'"
+    wait_until(lambda: words in (crm.sink("last_error")[0] or ""), 20, lambda: crm.sink("last_error")[0])
+    error = crm.sink("last_error")[0]
+    assert "Connection refused" in error and "has an address that is the database server itself, and was not tried" in error, error
+    step, ok, message, _ = last_step(crm, "crm")
+    assert (step, ok) == ("connect", False) and words in message, message
 
 
 def test_each_inner_address_by_itself(crm, far, ears, resolver, network):

@@ -201,7 +201,7 @@ void HttpTransfer::reset(bool fresh_connection) {
   header_bytes_ = body_bytes_ = 0;
   head_complete_ = requested_ = socket_wanted_ = socket_allowed_ = no_descriptor_ = false;
   stopped_repeat_ = hung_up_ = lost_ = false;
-  refusal_.reset();
+  refusals_.clear();
   tls_.clear();
   error_[0] = '\0';
   set(handle(), CURLOPT_FRESH_CONNECT, fresh_connection || single_use_ ? 1L : 0L);
@@ -244,7 +244,9 @@ template <typename Address> bool HttpTransfer::may_connect(Address address) noex
     auto refusal = peer_->proxy.refused_target ? peer_->proxy.refused_target : peer_->guard.check(address);
     if (!refusal)
       return true;
-    refusal_ = std::move(refusal);
+    if (std::none_of(refusals_.begin(), refusals_.end(),
+                     [&](const Refusal &other) { return other.network == refusal->network; }))
+      refusals_.push_back(std::move(*refusal));
   } catch (...) {
   }
   return false;
@@ -340,18 +342,31 @@ size_t HttpTransfer::on_body(char *data, size_t size, size_t n, void *self) {
 /* Without the address: an error must not reveal to its readers how names resolve inside the network. */
 std::string HttpTransfer::refusal_fact() const {
   bool of_proxy = peer_->proxy.is_used() && !peer_->proxy.refused_target;
-  return std::string(of_proxy ? "The proxy" : "The url's host") + " has an address that " + refusal_->reason;
+  return std::string(of_proxy ? "The proxy" : "The url's host") + " has an address that " + refusals_.back().reason;
+}
+
+std::string HttpTransfer::other_refusals() const {
+  return refusals_.empty() || !socket_allowed_ ? std::string()
+                                               : ". " + refusal_fact() + ", and was not tried. " + refusal_hint();
+}
+
+/* Names resolve to several addresses, and those in all the networks are tried: the hint names them at once. */
+std::string HttpTransfer::refused_networks() const {
+  std::string list;
+  for (const Refusal &refusal : refusals_)
+    list.append(list.empty() ? "" : ", ").append(refusal.network);
+  return list;
 }
 
 std::string HttpTransfer::refusal_hint() const {
   bool has_some = !peer_->allow_networks.empty();
-  std::string networks = has_some ? peer_->allow_networks + ", " + refusal_->network : refusal_->network;
+  std::string networks = has_some ? peer_->allow_networks + ", " + refused_networks() : refused_networks();
   std::string text = "If events are meant to go there, a superuser allows it by: ALTER SERVER " +
                      quote_identifier(sink_) + " OPTIONS (" + (has_some ? "SET" : "ADD") + " allow_networks '" +
                      networks + "')";
   if (text.size() <= shown_hint)
     return text;
-  return "If events are meant to go there, a superuser adds " + refusal_->network +
+  return "If events are meant to go there, a superuser adds " + refused_networks() +
          " to the server's option allow_networks";
 }
 
@@ -424,7 +439,7 @@ bool HttpTransfer::is_http2() const {
 
 std::optional<Verdict> HttpTransfer::no_answer(CURLcode code) const {
   Verdict verdict;
-  if (code != CURLE_OK && !requested_ && !refusal_ && (no_descriptor_ || descriptors_exhausted())) {
+  if (code != CURLE_OK && !requested_ && refusals_.empty() && (no_descriptor_ || descriptors_exhausted())) {
     verdict.outcome = Outcome::Returned;
     verdict.error = "not sent: this process has too many files open";
     verdict.no_descriptor = true;
@@ -476,6 +491,8 @@ std::optional<Verdict> HttpTransfer::no_answer(CURLcode code) const {
     if (code == CURLE_COULDNT_CONNECT && !requested_ &&
         curl_easy_getinfo(handle(), CURLINFO_OS_ERRNO, &os_error) == CURLE_OK && os_error != 0)
       verdict.error += std::string(" (") + std::generic_category().message(static_cast<int>(os_error)) + ")";
+    if (!requested_ && code != CURLE_OK)
+      verdict.error += other_refusals();
   }
   return verdict;
 }

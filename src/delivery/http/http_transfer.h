@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <curl/curl.h>
 
@@ -72,10 +73,12 @@ public:
   // ---- why there was none, in parts ----
 
   /* The network guard's refusal, if that is why nothing was sent; otherwise null. */
-  const Refusal *refusal() const { return refusal_ && !socket_allowed_ ? &*refusal_ : nullptr; }
+  const Refusal *refusal() const { return !refusals_.empty() && !socket_allowed_ ? &refusals_.back() : nullptr; }
   bool refused(CURLcode code) const { return refusal() && code != CURLE_OK; }
   std::string refusal_fact() const;
   std::string refusal_hint() const;
+  /* The same for addresses that were refused while another one was tried; empty if there is none. */
+  std::string other_refusals() const;
   /* The detailed cause, if TLS is to blame. */
   std::optional<TlsProblem> tls_problem(CURLcode code) const;
   /* The status of the proxy's response to CONNECT if it refused the tunnel; otherwise 0. */
@@ -94,6 +97,7 @@ private:
   bool stops_repeat() { return stopped_repeat_ = requested_; }
   static int on_resolve(void *resolver, void *, void *self);
   static int before_request(void *self, char *remote, char *local, int remote_port, int local_port);
+  std::string refused_networks() const;
   static size_t on_header(char *data, size_t size, size_t n, void *self);
   static size_t on_body(char *data, size_t size, size_t n, void *self);
   void keep_body(const char *data, size_t bytes) noexcept;
@@ -126,7 +130,7 @@ private:
   bool hung_up_ = false;                    // the peer closed the connection, and seems to miss a client certificate
   bool no_descriptor_ = false;              // the process had no descriptor for a socket
   curl_socket_t socket_ = CURL_SOCKET_BAD;  // the last socket that was opened
-  std::optional<Refusal> refusal_;
+  std::vector<Refusal> refusals_;           // one for each network in which addresses were refused
   TlsDiagnosis tls_;
   char error_[CURL_ERROR_SIZE] = "";
   std::unique_ptr<CURL, Cleanup> easy_;  // last member, so that it is destroyed first: it points to the others

@@ -42,9 +42,9 @@ public:
 
   HttpFetched run(const Stop &stop) {
     CURLcode code = perform(stop);
-    if (refusal_)
-      throw NotGranted("the url's host has an address that " + refusal_->reason +
-                       ": if it is meant, a superuser adds " + refusal_->network +
+    if (refusal_ && code != CURLE_OK)
+      throw NotGranted((allowed_one_ ? why(code) + ". " : std::string()) + "the url's host has an address that " +
+                       refusal_->reason + ": if it is meant, a superuser adds " + refusal_->network +
                        " to the server's option allow_networks");
     if (out_of_memory_)
       throw std::bad_alloc();
@@ -140,10 +140,16 @@ private:
     try {
       if (self->what_.guard)
         if (auto refusal = self->what_.guard->check(&address->addr)) {
+          const std::string before =
+              self->refusal_ ? self->refusal_->network : ""; /* the name has several addresses */
+          if ((", " + before + ",").find(", " + refusal->network + ",") != std::string::npos)
+            refusal->network = before;
+          else if (!before.empty())
+            refusal->network = before + ", " + refusal->network;
           self->refusal_ = std::move(refusal);
           return CURL_SOCKET_BAD;
         }
-      self->refusal_.reset(); /* another address of the same name */
+      self->allowed_one_ = true;
     } catch (...) {
       self->out_of_memory_ = true;
       return CURL_SOCKET_BAD;
@@ -166,7 +172,8 @@ private:
 
   const HttpFetch &what_;
   std::string body_;
-  std::optional<Refusal> refusal_;
+  std::optional<Refusal> refusal_; /* with the networks of all addresses that were refused */
+  bool allowed_one_ = false;       /* another address of the same name was tried */
   bool out_of_memory_ = false;
   TlsDiagnosis tls_;
   char error_[CURL_ERROR_SIZE] = "";

@@ -140,13 +140,15 @@ bool RecordRound::count_left(bool all_failed) {
 
   for (RoundSink *sink : d_.sinks.all()) {
     sink->left_before = sink->left;
-    sink->left = sink->left_alone = sink->not_recorded = 0;
+    sink->left = sink->left_alone = sink->not_recorded = sink->sent_not_recorded = 0;
   }
   for (const InFlightEvent *event = d_.in_flight.first_ended(); event; event = event->next) {
     RoundSink *sink = round_sink_of(event);
     sink->left++;
     sink->left_alone += event->record_failures > 0;
-    sink->not_recorded += all_failed || event->record_failures > 0 || Recording::is_stuck(event->sink);
+    const bool fails = all_failed || event->record_failures > 0 || Recording::is_stuck(event->sink);
+    sink->not_recorded += fails;
+    sink->sent_not_recorded += fails && event->outcome == Outcome::SENT;
   }
   for (const RoundSink *sink : d_.sinks.all())
     room = room || sink->left < sink->left_before;

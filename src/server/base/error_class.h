@@ -14,8 +14,15 @@ static inline bool error_is_of_rows(int code) {
          category != ERRCODE_TO_CATEGORY(ERRCODE_SYSTEM_ERROR);
 }
 
-/* The same for an error after which later events of the row's key overtake it. So memory and other limits of the
- * server do not count. */
+/* Does the DETAIL of an error with this SQLSTATE show values of a row, its payload among them ("Failing row contains
+ * (...)", "Key (...)=(...)")? It belongs neither into the log nor into last_error; the message names the constraint.
+ */
+static inline bool error_detail_shows_rows(int code) {
+  return ERRCODE_TO_CATEGORY(code) == ERRCODE_TO_CATEGORY(ERRCODE_INTEGRITY_CONSTRAINT_VIOLATION);
+}
+
+/* Like error_is_of_rows(), for an error after which later events of the row's key overtake it. So memory and other
+ * limits of the server do not count. */
 static inline bool error_is_of_row_to_leave_out(int code) {
   return error_is_of_rows(code) && ERRCODE_TO_CATEGORY(code) != ERRCODE_TO_CATEGORY(ERRCODE_INSUFFICIENT_RESOURCES);
 }

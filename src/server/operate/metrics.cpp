@@ -65,20 +65,22 @@ static void put_latency(ReturnSetInfo *result, const SinkStats *stats) {
 
 /* Sinks of which all that has ended is recorded are left out. */
 static void put_unrecorded(ReturnSetInfo *result, const SinkStats *stats) {
-  int64 n = 0;
+  int64 n = 0, sent = 0;
 
-  for (uint32 each : stats->unrecorded)
-    n += each;
+  for (const Unrecorded &each : stats->unrecorded) {
+    n += each.n;
+    sent += each.sent;
+  }
   if (n == 0)
     return;
   Datum values[] = {ObjectIdGetDatum(stats->server), Int64GetDatum(n), TimestampTzGetDatum(stats->unrecorded_since),
-                    CStringGetTextDatum(stats->record_error)};
+                    CStringGetTextDatum(stats->record_error), Int64GetDatum(sent)};
   bool nulls[lengthof(values)] = {false};
   tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 }
 
 SQL_FUNCTION(outbox_sink_unrecorded) {
-  return each_sink(fcinfo, 4, put_unrecorded);
+  return each_sink(fcinfo, 5, put_unrecorded);
 }
 
 SQL_FUNCTION(outbox_sink_failures) {

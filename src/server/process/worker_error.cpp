@@ -50,6 +50,21 @@ static bool logged_lately(TaskErrors *errors, const char *message, Moment now) {
   return false;
 }
 
+/* Like EmitErrorReport(), without a DETAIL that shows values of a row. As a WARNING, because an ERROR would be
+ * thrown. */
+static void log_error(ErrorData *error) {
+  if (!error_detail_shows_rows(error->sqlerrcode) || (error->detail == NULL && error->detail_log == NULL)) {
+    EmitErrorReport();
+    return;
+  }
+  ErrorContextCallback *callbacks = error_context_stack; /* error->context has their lines already */
+  error_context_stack = NULL;
+  error->detail = error->detail_log = NULL;
+  error->elevel = WARNING;
+  ThrowErrorData(error);
+  error_context_stack = callbacks;
+}
+
 dispatch::Fault worker_failed(WorkerTask task, Moment now, bool (*is_of_one_row)(const char *error, int code)) {
   TaskErrors *errors = &task_errors[task];
 
@@ -76,7 +91,7 @@ dispatch::Fault worker_failed(WorkerTask task, Moment now, bool (*is_of_one_row)
               (errmsg("outbox cannot read an event: %s", last_error),
                errdetail("It is tried again later and blocks only its key; its column last_error has this error.")));
   } else if (!moved && !ending && !logged_lately(errors, last_error, now)) {
-    EmitErrorReport();
+    log_error(error);
   }
   FreeErrorData(error);
   FlushErrorState();

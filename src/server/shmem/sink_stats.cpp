@@ -46,21 +46,22 @@ void shared_sink_error(SinkStats *stats, const char *error, TimestampTz at) {
   LWLockRelease(shared->lock);
 }
 
-void shared_sink_unrecorded(SinkStats *stats, int worker, uint32 n, bool stuck, const char *error, TimestampTz at) {
+void shared_sink_unrecorded(SinkStats *stats, int worker, Unrecorded now, bool stuck, const char *error,
+                            TimestampTz at) {
   SharedState *shared = shared_state();
   Assert(!LWLockHeldByMe(shared->lock));
-  uint32 *mine = &stats->unrecorded[worker % OUTBOX_COUNTED_WORKERS];
+  Unrecorded *mine = &stats->unrecorded[worker % OUTBOX_COUNTED_WORKERS];
   uint64 all = 0;
 
-  if (*mine == n && (n > 0 || stuck || stats->unrecorded_since == 0))
+  if (mine->n == now.n && mine->sent == now.sent && (now.n > 0 || stuck || stats->unrecorded_since == 0))
     return;
   LWLockAcquire(shared->lock, LW_EXCLUSIVE);
-  *mine = n;
-  for (uint32 each : stats->unrecorded)
-    all += each;
+  *mine = now;
+  for (const Unrecorded &each : stats->unrecorded)
+    all += each.n;
   if (all == 0 && !stuck)
     stats->unrecorded_since = 0;
-  if (n > 0) {
+  if (now.n > 0) {
     if (stats->unrecorded_since == 0)
       stats->unrecorded_since = at;
     int length = pg_mbcliplen(error, strlen(error), sizeof(stats->record_error) - 1);
@@ -73,7 +74,8 @@ void shared_sink_unrecorded(SinkStats *stats, int worker, uint32 n, bool stuck, 
 void shared_sink_worker_left(SinkStats *stats, int worker, bool has_successor) {
   const int i = worker % OUTBOX_COUNTED_WORKERS;
 
-  stats->in_flight[i] = stats->unrecorded[i] = 0;
+  stats->in_flight[i] = 0;
+  stats->unrecorded[i] = {0, 0};
   stats->low_watermark[i] = stats->paused_until[i] = 0;
   if (!has_successor)
     stats->state[i] = SIGNAL_NONE;

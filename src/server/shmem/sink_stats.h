@@ -34,6 +34,12 @@ typedef enum SinkSignal {
   SIGNAL_STOPPED /* outbox.stopped_sinks says why */
 } SinkSignal;
 
+/* Events that have ended and whose recording fails. */
+typedef struct Unrecorded {
+  uint32 n;
+  uint32 sent; /* of them were delivered: they would be sent again */
+} Unrecorded;
+
 /* One per sink and database. It outlives workers, and is lost at a restart of the server. */
 typedef struct SinkStats {
   Oid database; /* InvalidOid = free */
@@ -42,7 +48,7 @@ typedef struct SinkStats {
   uint32 in_flight[OUTBOX_COUNTED_WORKERS]; /* by worker index */
   /* Events that have ended and whose recording fails, by worker index. `unrecorded_since` also tells a new worker
    * that the recording of the sink has failed; 0 = it succeeds. */
-  uint32 unrecorded[OUTBOX_COUNTED_WORKERS];
+  Unrecorded unrecorded[OUTBOX_COUNTED_WORKERS];
   TimestampTz unrecorded_since;
   char record_error[OUTBOX_RECORD_ERROR];
   /* By worker index: the endpoint has asked for a pause until this time; 0 = it has not. */
@@ -76,7 +82,8 @@ void shared_sink_error(SinkStats *stats, const char *error, TimestampTz at);
 
 /* Stores how many events of the sink a worker cannot record, and why. `stuck`: it does not know that it can record
  * any. Takes the lock when that has changed. */
-void shared_sink_unrecorded(SinkStats *stats, int worker, uint32 n, bool stuck, const char *error, TimestampTz at);
+void shared_sink_unrecorded(SinkStats *stats, int worker, Unrecorded now, bool stuck, const char *error,
+                            TimestampTz at);
 
 /* The worker with this index has nothing of the sink any more. With a successor, its state remains until that one
  * knows better. */

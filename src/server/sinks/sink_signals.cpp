@@ -25,8 +25,8 @@ void sink_signals_publish(WorkerSink *sink, int worker, TimestampTz now, bool wa
   stats->in_flight[worker % OUTBOX_COUNTED_WORKERS] = sink->in_flight;
   const int64 paused_ms = sink->state == SINK_OPEN ? sink->status.paused_ms : 0;
   stats->paused_until[worker % OUTBOX_COUNTED_WORKERS] = paused_ms > 0 ? now + paused_ms * 1000 : 0;
-  shared_sink_unrecorded(stats, worker, sink->not_recorded, dispatch::Recording::is_stuck(&sink->events),
-                         sink->record_error, now);
+  shared_sink_unrecorded(stats, worker, {(uint32)sink->not_recorded, (uint32)sink->sent_not_recorded},
+                         dispatch::Recording::is_stuck(&sink->events), sink->record_error, now);
   stats->state[worker % OUTBOX_COUNTED_WORKERS] = state; /* the engine logs its changes */
   if (error[0] != '\0' && strncmp(stats->last_error, error, sizeof(stats->last_error) - 8) != 0)
     shared_sink_error(stats, error, now);
