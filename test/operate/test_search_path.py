@@ -85,7 +85,7 @@ def statements(db: Database) -> list[str]:
     """A call of each function, and each way to write with plain SQL; all names in them are qualified."""
     functions = db.sql("""SELECT p.oid::regproc::text, ARRAY(SELECT replace(format_type(t, NULL), 'anyelement', 'json') FROM unnest(p.proargtypes) AS t)
       FROM pg_proc AS p WHERE p.pronamespace IN ('outbox'::regnamespace, 'outbox_internal'::regnamespace) AND p.prorettype <> 'trigger'::regtype
-        AND p.prokind = 'f' AND p.proname NOT IN ('probe', 'announce', 'grant_privilege') ORDER BY 1, 2""")
+        AND p.prokind = 'f' AND p.proname NOT IN ('probe', 'announce', 'grant_privilege', 'time_limit') ORDER BY 1, 2""")
     assert len(functions) > 25
 
     def value(of: str) -> str:
