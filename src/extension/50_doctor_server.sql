@@ -234,7 +234,7 @@ BEGIN
   ELSIF w.n = 0 AND health.blocked_by IS NOT NULL THEN
     status := 'warning';
     detail := format('No worker runs while the session with pid %s needs the database alone (DROP, RENAME, '
-                     'or CREATE DATABASE … TEMPLATE).', health.blocked_by);
+                     'or CREATE DATABASE with it as TEMPLATE).', health.blocked_by);
     hint := format('SELECT * FROM pg_stat_activity WHERE pid = %s;', health.blocked_by);
   ELSIF w.n = 0 AND health.extension IN ('missing', 'other version') THEN
     status := 'error';
