@@ -4,6 +4,17 @@
 namespace outbox {
 
 static constexpr size_t read_size = 131'072;
+static constexpr size_t most_answers = 65'536;
+
+void PeerConnection::answer(std::string_view bytes) {
+  if (answers_ + bytes.size() > most_answers)
+    throw Trouble("connect", OB_REASON_BROKER,
+                  std::string("the ") + words_.noun + " " + peer() + " asks for more than " +
+                      std::to_string(most_answers) + " bytes of answers, and does not read them");
+  out_ += bytes;
+  answers_ += bytes.size();
+  answers_end_ = all_sent_ + unsent();
+}
 
 bool PeerConnection::flush() {
   bool any = false;
@@ -12,8 +23,11 @@ bool PeerConnection::flush() {
     if (n == 0)
       break;
     sent_ += n;
+    all_sent_ += n;
     any = true;
   }
+  if (all_sent_ >= answers_end_)
+    answers_ = 0;
   if (sent_ == out_.size()) {
     out_.clear();
     sent_ = 0;
