@@ -35,7 +35,7 @@ std::string Publisher::about_subject(const std::string &subject) const {
 }
 
 void Publisher::read() {
-  while (connection_->receive()) {
+  for (int n = 0; n < PeerConnection::reads_in_turn && connection_->receive(); n++) {
     received_at_ = alive_at_ = Clock::now();
     pinged_ = false;
     Operation operation;

@@ -53,7 +53,7 @@ bool Connection::next(Operation &operation) {
                   "is this the port of a NATS server for clients?");
   }
   if (operation.kind == Operation::Kind::Ping)
-    out_ += "PONG\r\n";
+    answer("PONG\r\n");
   else if (operation.kind == Operation::Kind::Error && (!logged_in_ || !is_permission_error(operation.text)))
     throw refused(operation.text);
   return true;
@@ -62,6 +62,7 @@ bool Connection::next(Operation &operation) {
 Operation Connection::wait_next(const Patience &patience, const char *step) {
   Operation operation;
   for (;;) {
+    patience.check(step, peer());
     flush();
     if (next(operation))
       return operation;

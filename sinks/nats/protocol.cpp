@@ -14,8 +14,8 @@ namespace outbox::nats {
 namespace {
 
 constexpr std::string_view line_end = "\r\n";
-constexpr size_t longest_line = 1UL << 20; /* the INFO of a large cluster names all its servers */
-constexpr size_t longest_message = 16UL << 20;
+constexpr size_t longest_line = 1UL << 20;    /* the INFO of a large cluster names all its servers */
+constexpr size_t longest_message = 1UL << 20; /* a sink gets acknowledgements, a probe lists of streams */
 
 bool is_blank(char c) {
   return c == ' ' || c == '\t';

@@ -122,15 +122,49 @@ void FrameReader::add(std::string_view bytes) {
   input_ += bytes;
 }
 
+/* The size of the next frame; 0 if it is not there as a whole. What cannot become a frame is refused at its head. */
+size_t FrameReader::whole_frame() const {
+  constexpr size_t head = 7; /* type, channel, size */
+  const std::string_view rest = std::string_view(input_).substr(read_);
+  auto refuse = [](const std::string &why) { throw std::runtime_error("it does not speak AMQP 0-9-1: " + why); };
+  auto number = [rest](size_t at, size_t bytes) {
+    size_t value = 0;
+    for (size_t i = at; i < at + bytes; i++)
+      value = value << 8 | static_cast<unsigned char>(rest[i]);
+    return value;
+  };
+  constexpr std::string_view other_version = "AMQP"; /* and four bytes of it: the broker knows no 0-9-1 */
+  if (!begun_ && !rest.empty() && rest[0] == other_version[0]) {
+    if (!rest.starts_with(other_version.substr(0, rest.size())))
+      refuse("its first frame is none");
+    return rest.size() < frame_overhead ? 0 : frame_overhead;
+  }
+  if (!rest.empty() && rest[0] != AMQP_FRAME_METHOD && rest[0] != AMQP_FRAME_HEADER && rest[0] != AMQP_FRAME_BODY &&
+      rest[0] != AMQP_FRAME_HEARTBEAT)
+    refuse("a frame has no type");
+  if (rest.size() < head)
+    return 0;
+  if (number(1, 2) > asking)
+    refuse("a frame is of a channel that is not open");
+  const auto most = static_cast<size_t>(amqp_get_frame_max(decoder_.get()));
+  const size_t size = number(3, 4) + frame_overhead;
+  if (size > most)
+    refuse("a frame has " + std::to_string(size) + " bytes, and at most " + std::to_string(most) + " are agreed");
+  return rest.size() < size ? 0 : size;
+}
+
 bool FrameReader::next(amqp_frame_t &frame) {
   amqp_maybe_release_buffers(decoder_.get());
-  while (read_ < input_.size()) {
-    int used = amqp_handle_input(decoder_.get(), {input_.size() - read_, input_.data() + read_}, &frame);
+  while (size_t size = whole_frame()) {
+    int used = amqp_handle_input(decoder_.get(), {size, input_.data() + read_}, &frame);
     if (used == AMQP_STATUS_NO_MEMORY)
       throw std::bad_alloc();
     if (used < 0)
       throw std::runtime_error(std::string("it does not speak AMQP 0-9-1: ") + amqp_error_string2(used));
-    read_ += static_cast<size_t>(used);
+    begun_ = true;
+    if (static_cast<size_t>(used) != size)
+      throw std::runtime_error("it does not speak AMQP 0-9-1: a frame has no end");
+    read_ += size;
     if (frame.frame_type != 0)
       return true;
   }

@@ -20,6 +20,8 @@ inline std::string_view view(const amqp_bytes_t &bytes) {
   return {static_cast<const char *>(bytes.bytes), bytes.len};
 }
 
+constexpr amqp_channel_t publishing = 1, asking = 2; /* the channels of a sink, besides 0 */
+
 /* The bytes of a frame that are not its payload. */
 constexpr size_t frame_overhead = 8;
 /* A frame of properties begins with class, weight and the size of the body. */
@@ -65,7 +67,8 @@ template <class Method> const Method *as(const amqp_frame_t &frame) {
 /* The id in the properties of a message; nothing for another frame, another class, or properties without an id. */
 std::optional<std::string_view> returned_id(const amqp_frame_t &frame);
 
-/* Cuts a stream of bytes into frames. */
+/* Cuts a stream of bytes into frames. librabbitmq gets whole ones only, of the channels that the sink opens: it keeps
+ * memory for each channel that it has seen. */
 class FrameReader {
 public:
   FrameReader(); /* throws std::bad_alloc */
@@ -78,9 +81,12 @@ public:
   void set_frame_max(uint32_t bytes);
 
 private:
+  size_t whole_frame() const;
+
   std::unique_ptr<amqp_connection_state_t_, int (*)(amqp_connection_state_t)> decoder_;
   std::string input_;
   size_t read_ = 0; /* of input_ */
+  bool begun_ = false;
 };
 
 }  // namespace outbox::rabbitmq

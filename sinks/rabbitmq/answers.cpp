@@ -30,7 +30,7 @@ std::string Publisher::missing_text(const std::string &exchange) const {
 }
 
 void Publisher::read() {
-  while (connection_->receive()) {
+  for (int n = 0; n < PeerConnection::reads_in_turn && connection_->receive(); n++) {
     received_at_ = Clock::now();
     amqp_frame_t frame;
     while (connection_->next(frame))
@@ -64,7 +64,7 @@ void Publisher::on_connection(const amqp_frame_t &frame) {
                "; it goes on by itself when the alarm is over (rabbitmqctl status shows alarms)";
     report_down(blocked_, OB_REASON_BROKER);
     handover_.halt(false, blocked_);
-  } else if (as<amqp_connection_unblocked_t>(frame)) {
+  } else if (as<amqp_connection_unblocked_t>(frame) && !blocked_.empty()) {
     blocked_.clear();
     stall_detector_.on_acknowledgement(Clock::now());
     report_up();

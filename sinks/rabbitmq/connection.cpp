@@ -68,6 +68,7 @@ Trouble Connection::closed_by_broker(const amqp_connection_close_t &close) {
 amqp_frame_t Connection::wait_method(amqp_channel_t channel, const Patience &patience, const char *step) {
   amqp_frame_t frame;
   for (;;) {
+    patience.check(step, peer());
     flush();
     while (next(frame)) {
       if (frame.frame_type == protocol_header)
@@ -163,6 +164,11 @@ void Connection::log_in(const Patience &patience) {
   if (!tune)
     throw Trouble("login", OB_REASON_AUTH, "the broker asks for more at the login " + who, look);
 
+  if (tune->frame_max != 0 && tune->frame_max < AMQP_FRAME_MIN_SIZE)
+    throw Trouble("login", OB_REASON_BROKER,
+                  "the broker wants frames of at most " + std::to_string(tune->frame_max) +
+                      " bytes, and AMQP 0-9-1 " + "has at least " + std::to_string(AMQP_FRAME_MIN_SIZE),
+                  "raise frame_max of the broker");
   if (tune->frame_max != 0)
     frame_max_ = std::min<size_t>(frame_max_, tune->frame_max);
   heartbeat_ = options_.heartbeat;
@@ -203,7 +209,9 @@ void Connection::open_asking() {
 
 void Connection::close_channel_ok(amqp_channel_t channel) {
   amqp_channel_close_ok_t ok{};
-  send(channel, AMQP_CHANNEL_CLOSE_OK_METHOD, &ok);
+  std::string bytes;
+  append_method(channel, AMQP_CHANNEL_CLOSE_OK_METHOD, &ok, bytes);
+  answer(bytes);
 }
 
 template <class Method> void Connection::wait_opened(amqp_channel_t channel, const Patience &patience) {

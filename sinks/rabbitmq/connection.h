@@ -12,8 +12,6 @@
 
 namespace outbox::rabbitmq {
 
-constexpr amqp_channel_t publishing = 1, asking = 2;
-
 class Connection final : public PeerConnection {
 public:
   explicit Connection(const Connecting &options) : PeerConnection(options), options_(options) {}

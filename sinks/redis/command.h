@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -49,18 +50,31 @@ std::optional<uint64_t> number_of(const redisReply &reply);     /* an integer fr
 /* What came instead, for an error: "an integer". */
 const char *kind_of(const redisReply &reply);
 
-/* Cuts a stream of bytes into replies. Not thread-safe: each connection has its own. */
+/* The peer does not speak the protocol of Redis, or a reply is larger than any that a sink asks for. The text
+ * contains nothing of what it has sent. */
+struct NotRedis : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/* Cuts a stream of bytes into replies. hiredis gets whole ones only, whose size, elements and depth have been
+ * counted: it makes room for what a reply announces. Not thread-safe: each connection has its own. */
 class ReplyReader {
 public:
+  static constexpr size_t most_bytes = 1UL << 20, most_elements = 4096, most_depth = 6;
+
   ReplyReader(); /* throws std::bad_alloc */
 
-  /* Throw std::bad_alloc, and std::runtime_error if the bytes are not of Redis; then the reader is of no use. */
+  /* Both throw std::bad_alloc. */
   void add(std::string_view bytes);
-  Reply next(); /* null when no complete reply is there */
+  /* Null when no complete reply is there. Throws NotRedis; then the reader is of no use. */
+  Reply next();
 
 private:
   [[noreturn]] void throw_error() const;
+  size_t whole_reply() const;
 
+  std::string input_;
+  size_t read_ = 0; /* of input_ */
   std::unique_ptr<redisReader, void (*)(redisReader *)> reader_;
 };
 

@@ -25,7 +25,7 @@ Trouble Connection::not_understood(const char *step, const char *command, const 
 Reply Connection::next() {
   try {
     return reader_.next();
-  } catch (const std::runtime_error &error) {
+  } catch (const NotRedis &error) {
     throw Trouble("login", OB_REASON_CONNECTION, peer() + ": " + error.what(),
                   "is this the port of a Redis server, and does it want TLS?");
   }
@@ -34,6 +34,7 @@ Reply Connection::next() {
 Reply Connection::ask(const Command &command, const Patience &patience, const char *step) {
   out_ += command.bytes();
   for (;;) {
+    patience.check(step, peer());
     flush();
     if (Reply reply = next())
       return reply;

@@ -19,7 +19,7 @@ std::string about_stream(std::string_view stream) {
 }  // namespace
 
 void Writer::read() {
-  while (connection_->receive()) {
+  for (int n = 0; n < PeerConnection::reads_in_turn && connection_->receive(); n++) {
     while (Reply reply = connection_->next())
       on_reply(*reply);
     stall_detector_.on_acknowledgement(Clock::now());
@@ -72,7 +72,7 @@ void Writer::on_replicas(uint64_t replicas) {
     return;
   }
   if (waits_in_flight_ == 0)
-    ask_replicas();
+    ask_replicas(Why::Reply);
   if (!blocked_.empty())
     return;
   blocked_ = "only " + std::to_string(replicas) + " of " + std::to_string(config_->wait_replicas) +

@@ -118,7 +118,7 @@ void Writer::pump() {
     handover_.send_or_return(serial, [&] { any |= send(serial, *message); });
   }
   if (any && config_->wait_replicas > 0)
-    ask_replicas();
+    ask_replicas(Why::Entries);
 }
 
 /* Returns false if the event must wait for its stream. */
@@ -128,25 +128,30 @@ bool Writer::send(uint64_t serial, Message &message) {
     handover_.fail(serial, Outcome::Deferred, *problem, OB_REASON_TOPIC, streams_.wait(message.stream, now).count());
     return false;
   }
-  send_command({serial, std::move(message.stream)}, message.command.bytes());
+  send_command({serial, std::move(message.stream)}, message.command.bytes(), Why::Entries);
   handover_.forget_bytes(serial);
   return true;
 }
 
 /* Replicas have what was sent before. */
-void Writer::ask_replicas() {
+void Writer::ask_replicas(Why why) {
   send_command(
-      {}, Command({"WAIT", std::to_string(config_->wait_replicas), std::to_string(config_->wait_timeout.count())})
-              .bytes());
+      {},
+      Command({"WAIT", std::to_string(config_->wait_replicas), std::to_string(config_->wait_timeout.count())})
+          .bytes(),
+      why);
   waits_in_flight_++;
 }
 
 /* If it throws, nothing was sent. */
-void Writer::send_command(Sent sent, std::string_view command) {
+void Writer::send_command(Sent sent, std::string_view command, Why why) {
   stall_detector_.on_submit(in_flight_.size(), Clock::now());
   in_flight_.push_back(std::move(sent));
   try {
-    connection_->out() += command;
+    if (why == Why::Reply)
+      connection_->answer(command);
+    else
+      connection_->out() += command;
   } catch (...) {
     in_flight_.pop_back();
     throw;

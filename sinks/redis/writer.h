@@ -45,8 +45,9 @@ private:
   // ---- commands out ----
   void pump();
   bool send(uint64_t serial, Message &message);
-  void ask_replicas();
-  void send_command(Sent sent, std::string_view command);
+  enum class Why { Entries, Reply }; /* a command follows from what is to be sent, or from what the server has sent */
+  void ask_replicas(Why why);
+  void send_command(Sent sent, std::string_view command, Why why);
   // ---- replies in (replies.cpp) ----
   void read();
   void on_reply(const redisReply &reply);

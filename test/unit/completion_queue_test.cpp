@@ -54,3 +54,31 @@ TEST(CompletionQueue, AnErrorHasAtMost8KbAndIsMarkedWhereItIsCut) {
   EXPECT_EQ(cut.size(), 8190U) << "whole characters";
   EXPECT_TRUE(cut.ends_with("\ufffd\ufffd [cut]"));
 }
+
+/* A broker can say in a loop that it blocks and unblocks: what was not looked at yet is replaced. */
+TEST(CompletionQueue, AStateTakesThePlaceOfTheOneBefore) {
+  using What = CompletionQueue::Report::What;
+  auto queue = std::make_shared<CompletionQueue>();
+  auto reporter = make_reporter(queue, 1, "crm", {}), other = make_reporter(queue, 2, "other", {});
+  other->down("also", OB_REASON_BROKER);
+  for (int i = 0; i < 1000; i++) {
+    reporter->down("blocked", OB_REASON_BROKER);
+    reporter->degraded("topic " + std::to_string(i));
+    reporter->up();
+  }
+  reporter->sent({1});
+  reporter->down("blocked again", OB_REASON_BROKER);
+
+  std::list<CompletionQueue::Report> reports;
+  queue->begin();
+  queue->finish(reports);
+  std::vector<std::pair<What, std::string>> seen;
+  for (const CompletionQueue::Report &report : reports)
+    seen.emplace_back(report.what, report.text);
+  const std::vector<std::pair<What, std::string>> expected{{What::Down, "also"},
+                                                           {What::Degraded, "topic 999"},
+                                                           {What::Up, ""},
+                                                           {What::Sent, ""},
+                                                           {What::Down, "blocked again"}};
+  EXPECT_EQ(seen, expected);
+}

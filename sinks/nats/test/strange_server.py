@@ -17,9 +17,9 @@ def message(subject: bytes, body: bytes, headers: bytes = b"") -> bytes:
 class StrangeServer:
     """`on_message(subject, reply)` gives what is sent for a message; `then`, a function, what is sent after the login, until the client hangs up."""
 
-    def __init__(self, on_message=None, then=None, info: dict = INFO):
+    def __init__(self, on_message=None, then=None, info: dict = INFO, pong: bool = True):
         self.on_message, self.then, self.info = on_message or (lambda _, reply: message(reply, b'{"stream":"S", "seq":1}')), then, info
-        self.messages, self.hung_up = 0, threading.Event()
+        self.pong, self.messages, self.begun, self.hung_up = pong, 0, threading.Event(), threading.Event()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
 
@@ -44,7 +44,8 @@ class StrangeServer:
             while line := reader.readline():
                 words = line.split()
                 if words[:1] == [b"PING"]:
-                    client.sendall(b"PONG\r\n")
+                    if self.pong:
+                        client.sendall(b"PONG\r\n")
                     if self.then and not begun:
                         begun = True
                         self._flood(client)
@@ -57,5 +58,6 @@ class StrangeServer:
         try:
             for part in self.then():
                 client.sendall(part)
+                self.begun.set()
         finally:
             self.hung_up.set()

@@ -1,8 +1,13 @@
 """Servers that answer what JetStream does not: only a whole acknowledgement is one."""
 
+import itertools
+
+import pytest
 from outbox_rig import wait_until
+from outbox_rig.kind_fixtures import a_flood_ends_with_its_sink, a_flood_fills_no_memory
 
 from strange_server import StrangeServer, message
+from test_connections import probe
 from test_delivery import sinks
 
 NO_ACKNOWLEDGEMENTS = [
@@ -58,3 +63,41 @@ def test_a_status_is_no_acknowledgement(db):
         db.enqueue("Order", "1")
         wait_until(lambda: db.sink("state", "nats") == ("degraded",), 30, sinks(db))
         assert "no stream" in db.sink("last_error", "nats")[0] and db.pending() == 1
+
+
+def test_answers_that_nobody_reads(db):
+    """PING after PING from a server that does not read."""
+    with StrangeServer(then=lambda: itertools.repeat(b"PING\r\n" * 8192)) as strange:
+        db.nats_sink("nats", strange)
+        db.enqueue("Order", "1")
+        a_flood_fills_no_memory(db, "nats", "bytes of answers, and does not read them", strange.hung_up)
+
+
+FLOODS = {"+OK": b"+OK\r\n" * 8192, "errors": b"-ERR 'Permissions Violation for Publish to \"nosuch\"'\r\n" * 1000, "INFO": b'INFO {"headers":true}\r\n' * 1000}
+
+
+@pytest.mark.parametrize("flood", FLOODS.values(), ids=FLOODS)
+def test_a_flood_that_the_protocol_allows(db, flood):
+    with StrangeServer(then=lambda: itertools.repeat(flood)) as strange:
+        db.nats_sink("nats", strange)
+        wait_until(strange.begun.is_set, 30, sinks(db))
+        a_flood_ends_with_its_sink(db, "nats", strange.hung_up)
+
+
+def test_a_flood_before_the_login(db):
+    with StrangeServer(then=lambda: itertools.repeat(FLOODS["+OK"]), pong=False) as strange:
+        db.nats_sink("nats", strange, connect_timeout="1s")
+        db.enqueue("Order", "1")
+        a_flood_fills_no_memory(db, "nats", "no answer in time", strange.hung_up)
+        assert "no answer in time" in probe(db)["login"][1]
+
+
+LONG = {"a line": b"INFO " + b"x" * 1_200_000, "a message": b"MSG a 1 2000000\r\n"}
+
+
+@pytest.mark.parametrize("long", LONG.values(), ids=LONG)
+def test_an_operation_has_a_largest_size(db, long):
+    with StrangeServer(then=lambda: itertools.chain([long], itertools.repeat(b"x" * 1_000_000))) as strange:
+        db.nats_sink("nats", strange)
+        db.enqueue("Order", "1")
+        a_flood_fills_no_memory(db, "nats", "is this the port of a NATS server", strange.hung_up)

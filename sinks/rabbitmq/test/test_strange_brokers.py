@@ -1,13 +1,16 @@
 """Brokers that send what no broker sends: nothing may crash (the fixture no_crash looks), and nothing counts as delivered."""
 
+import itertools
 import struct
 
 import pytest
 from outbox_rig import wait_until
+from outbox_rig.kind_fixtures import a_flood_ends_with_its_sink, a_flood_fills_no_memory
 
-from strange_broker import BLOCKED, BODY, HEADER, StrangeBroker, ack, frame, method, short
+from strange_broker import BLOCKED, BODY, HEADER, HEARTBEAT, START, StrangeBroker, ack, frame, method, short, tune
 from test_connections import probe
 from test_delivery import sinks
+from test_failures import state_is
 
 # What librabbitmq, which does not clear its memory, puts the next struct upon: properties whose message_id, as long as an id, is at an address of the
 # broker's choice.
@@ -55,3 +58,49 @@ def test_a_probe_that_is_answered_by_another_method(db, at):
         sink(db, strange)
         ok, message, _ = probe(db)[step]
         assert not ok and said in message
+
+
+@pytest.mark.parametrize("frame_max", [1, 8, 4095])
+def test_frames_that_are_too_small(db, frame_max):
+    """A message in frames without a payload would have no end."""
+    with StrangeBroker(tune=tune(frame_max)) as strange:
+        sink(db, strange)
+        db.enqueue("Order", "1")
+        state_is(db, "circuit open", f"frames of at most {frame_max} bytes")
+        assert f"frames of at most {frame_max} bytes" in probe(db, send=True)["login"][1]
+
+
+REFUSED = {
+    "channels": (b"".join(frame(BODY, channel, b"x" * 1000) for channel in range(3, 1000)), "a channel that is not open"),
+    "a frame": (struct.pack(">BHI", BODY, 1, 2**31 - 1), "are agreed"),
+    "a frame of all numbers": (struct.pack(">BHI", BODY, 1, 2**32 - 1), "are agreed"),
+    "closed channels": (method(1, 20, 40, struct.pack(">H", 406) + short(b"PRECONDITION_FAILED") + b"\0\0\0\0") * 1000, "does not read them"),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_a_flood_fills_no_memory(db, what):
+    flood, error = REFUSED[what]
+    with StrangeBroker(message=lambda: itertools.repeat(flood)) as strange:
+        sink(db, strange)
+        db.enqueue("Order", "1")
+        a_flood_fills_no_memory(db, "rabbit", error, strange.hung_up)
+
+
+FLOODS = {"heartbeats": frame(HEARTBEAT, 0, b"") * 8192, "alarms": (BLOCKED + method(0, 10, 61)) * 4096, "bodies": frame(BODY, 1, b"x" * 60_000)}
+
+
+@pytest.mark.parametrize("flood", FLOODS.values(), ids=FLOODS)
+def test_a_flood_that_the_protocol_allows(db, flood):
+    with StrangeBroker(message=lambda: itertools.chain([ack(1)], itertools.repeat(flood))) as strange:
+        sink(db, strange)
+        db.enqueue("Order", "1")
+        wait_until(lambda: db.pending() == 0, 30, sinks(db))
+        a_flood_ends_with_its_sink(db, "rabbit", strange.hung_up)
+
+
+def test_a_flood_before_the_login(db):
+    with StrangeBroker(start=lambda: itertools.chain([START], itertools.repeat(FLOODS["heartbeats"]))) as strange:
+        sink(db, strange, connect_timeout="1s")
+        db.enqueue("Order", "1")
+        a_flood_fills_no_memory(db, "rabbit", "no answer in time", strange.hung_up)

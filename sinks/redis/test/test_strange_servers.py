@@ -1,10 +1,14 @@
 """Servers that reply what Redis does not: only the id of an entry is an entry."""
 
+import itertools
+import ssl
+
 import pytest
 from outbox_rig import wait_until
+from outbox_rig.kind_fixtures import a_flood_fills_no_memory
 
 from strange_server import StrangeServer, bulk
-from test_connections import probe
+from test_connections import authority, probe  # noqa: F401: a fixture
 from test_delivery import sinks
 from test_failures import state_is
 
@@ -65,3 +69,58 @@ def test_the_usual_answers(db):
         db.enqueue("Order", "1")
         wait_until(lambda: db.pending() == 0, 30, sinks(db))
         assert strange.count("XADD") == 1
+
+
+MEGABYTE = b"x" * 1_000_000
+TOO_LARGE = {
+    "a text": [b"$%d\r\n" % 10**15],
+    "a text of all numbers": [b"$18446744073709551616\r\n"],
+    "a line": [b"+"],
+    "a list": [b"*4294967295\r\n"],
+    "a list of lists": [b"*4000\r\n" * 100],
+    "a deep list": [b"*1\r\n" * 200_000],
+    "a list of much": [b"*2000\r\n" + b"$1000\r\n" + b"x" * 1000 + b"\r\n"] + [(b"$1000\r\n" + b"x" * 1000 + b"\r\n") * 1999],
+}
+
+
+def endless(parts: list[bytes]):
+    return lambda _: itertools.chain(parts, itertools.repeat(MEGABYTE))
+
+
+@pytest.mark.parametrize("reply", TOO_LARGE.values(), ids=TOO_LARGE)
+def test_a_reply_has_a_largest_size(db, reply):
+    with StrangeServer(XADD=endless(reply)) as strange:
+        sink(db, strange)
+        db.enqueue("Order", "1")
+        a_flood_fills_no_memory(db, "redis", "a reply is larger than any", strange.hung_up)
+        assert db.sql("SELECT status, attempts FROM outbox.events") == [("PENDING", 0)]
+
+
+def test_a_reply_to_a_login_and_a_probe_has_a_largest_size(db):
+    with StrangeServer(HELLO=endless(TOO_LARGE["a text"])) as strange:
+        sink(db, strange)
+        db.enqueue("Order", "1")
+        a_flood_fills_no_memory(db, "redis", "a reply is larger than any", strange.hung_up)
+        assert "a reply is larger than any" in probe(db)["login"][1]
+    with StrangeServer(TYPE=endless(TOO_LARGE["a list"])) as strange:
+        db.sql(f"ALTER SERVER redis OPTIONS (SET hosts '127.0.0.1:{strange.port}', ADD stream 's')")
+        assert "a reply is larger than any" in probe(db)["login"][1]
+
+
+def test_a_reply_within_tls_has_a_largest_size(db, authority, tmp_path):
+    own = authority.issue("server", "127.0.0.1", rsa_bits=2048)
+    for name in ("certificate", "key"):
+        (tmp_path / name).write_text(getattr(own, name))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "certificate", tmp_path / "key")
+    with StrangeServer(tls=context, XADD=endless(TOO_LARGE["a text"])) as strange:
+        sink(db, strange, tls="true", ssl_ca_pem=authority.certificate)
+        db.enqueue("Order", "1")
+        a_flood_fills_no_memory(db, "redis", "a reply is larger than any", strange.hung_up)
+
+
+def test_replies_to_nothing(db):
+    with StrangeServer(XADD=lambda _: itertools.chain([bulk("1-1")], itertools.repeat(b":1\r\n" * 8192))) as strange:
+        sink(db, strange)
+        db.enqueue("Order", "1")
+        a_flood_fills_no_memory(db, "redis", "replies to nothing", strange.hung_up)

@@ -49,8 +49,29 @@ void CompletionQueue::post(uint64_t sink, Completion &&completion) {
   wake_locked();
 }
 
+/* Whether the older report of a state says nothing any more. */
+static bool is_outdated(const CompletionQueue::Report &older, const CompletionQueue::Report &newer) {
+  using What = CompletionQueue::Report::What;
+  auto health = [](What what) { return what == What::Down || what == What::Up; };
+  return older.sink == newer.sink && ((health(older.what) && health(newer.what)) ||
+                                      (older.what == What::Degraded && newer.what == What::Degraded));
+}
+
+/* Events that end are as many as are in flight; but a peer may change a sink's state in a loop, faster than the main
+ * thread looks. So a state takes the place of the one before, unless events have ended in between. */
 void CompletionQueue::post(Report &&report) {
+  using What = Report::What;
+  constexpr int most_looked_at = 64;
   std::lock_guard lock(mutex_);
+  int looked_at = 0;
+  for (auto older = reports_.rbegin(); older != reports_.rend() && looked_at < most_looked_at; ++older, looked_at++) {
+    if (older->sink == report.sink && (older->what == What::Completions || older->what == What::Sent))
+      break;
+    if (is_outdated(*older, report)) {
+      reports_.erase(std::next(older).base());
+      break;
+    }
+  }
   reports_.push_back(std::move(report));
   wake_locked();
 }

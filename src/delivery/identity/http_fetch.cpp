@@ -19,6 +19,7 @@ namespace outbox {
 namespace {
 
 constexpr size_t max_body = 256 * 1024;
+constexpr size_t max_headers = 64 * 1024; /* libcurl keeps all headers */
 constexpr int slice_ms = 50;
 
 struct Cleanup {
@@ -48,6 +49,10 @@ public:
                        " to the server's option allow_networks");
     if (out_of_memory_)
       throw std::bad_alloc();
+    if (header_bytes_ > max_headers || body_is_too_long_)
+      throw NotGranted(body_is_too_long_
+                           ? "its answer has more than " + std::to_string(max_body) + " bytes"
+                           : "the headers of its answer have more than " + std::to_string(max_headers) + " bytes");
     if (code != CURLE_OK)
       throw NotGranted(why(code));
     HttpFetched fetched;
@@ -77,6 +82,8 @@ private:
     set(CURLOPT_ERRORBUFFER, error_);
     set(CURLOPT_OPENSOCKETFUNCTION, &Transfer::open_socket);
     set(CURLOPT_OPENSOCKETDATA, this);
+    set(CURLOPT_HEADERFUNCTION, &Transfer::on_header);
+    set(CURLOPT_HEADERDATA, this);
     set(CURLOPT_WRITEFUNCTION, &Transfer::on_body);
     set(CURLOPT_WRITEDATA, this);
     if (what_.method != "GET") {
@@ -157,10 +164,18 @@ private:
     return socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
   }
 
+  static size_t on_header(char *, size_t size, size_t n, void *self_) {
+    auto *self = static_cast<Transfer *>(self_);
+    self->header_bytes_ += size * n;
+    return self->header_bytes_ > max_headers ? 0 : size * n;
+  }
+
   static size_t on_body(char *data, size_t size, size_t n, void *self_) {
     auto *self = static_cast<Transfer *>(self_);
-    if (self->body_.size() + size * n > max_body)
+    if (self->body_.size() + size * n > max_body) {
+      self->body_is_too_long_ = true;
       return 0;
+    }
     try {
       self->body_.append(data, size * n);
     } catch (const std::bad_alloc &) {
@@ -172,6 +187,8 @@ private:
 
   const HttpFetch &what_;
   std::string body_;
+  size_t header_bytes_ = 0;
+  bool body_is_too_long_ = false;
   std::optional<Refusal> refusal_; /* with the networks of all addresses that were refused */
   bool allowed_one_ = false;       /* another address of the same name was tried */
   bool out_of_memory_ = false;

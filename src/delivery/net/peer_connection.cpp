@@ -5,6 +5,17 @@
 namespace outbox {
 
 static constexpr size_t read_size = 131'072, kept_size = 1'048'576;
+static constexpr size_t most_answers = 65'536;
+
+void PeerConnection::answer(std::string_view bytes) {
+  if (answers_ + bytes.size() > most_answers)
+    throw Trouble("connect", OB_REASON_BROKER,
+                  std::string("the ") + words_.noun + " " + peer() + " asks for more than " +
+                      std::to_string(most_answers) + " bytes of answers, and does not read them");
+  out_ += bytes;
+  answers_ += bytes.size();
+  answers_end_ = all_sent_ + unsent();
+}
 
 bool PeerConnection::flush() {
   bool any = false;
@@ -13,8 +24,11 @@ bool PeerConnection::flush() {
     if (n == 0)
       break;
     sent_ += n;
+    all_sent_ += n;
     any = true;
   }
+  if (all_sent_ >= answers_end_)
+    answers_ = 0;
   if (sent_ == out_.size()) {
     if (out_.capacity() > kept_size)
       std::string().swap(out_); /* clear() and an assignment keep the memory */

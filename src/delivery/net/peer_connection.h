@@ -1,9 +1,14 @@
 /*
  * peer_connection.h: a transport with a buffer of what is to be sent. The connection of a kind of sink derives from
  * it, and says how connecting goes on and what the bytes mean. Belongs to one thread.
+ *
+ * A peer may be anything that listens at an address, so what it sends fills no buffer without a bound: a reader keeps
+ * only an incomplete part of the protocol, of a size that its kind knows; what the peer asks for goes through
+ * answer(); and who reads, reads no more than `reads_in_turn` times before it looks at all else.
  */
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -20,6 +25,9 @@ public:
   std::string &out() { return out_; }
   size_t unsent() const { return out_.size() - sent_; }
   size_t queued() const { return transport_.queued(); } /* in the socket */
+  /* Appends what the peer has asked for, such as a PONG. Throws Trouble if it asks, and does not read. */
+  void answer(std::string_view bytes);
+  static constexpr int reads_in_turn = 4;
   /* Sends what the socket takes. Returns whether that was anything. */
   bool flush();
   int fd() const { return transport_.fd(); }
@@ -27,7 +35,7 @@ public:
 
 protected:
   /* The options must outlive it. */
-  explicit PeerConnection(const ConnectOptions &options) : transport_(options) {}
+  explicit PeerConnection(const ConnectOptions &options) : transport_(options), words_(options.words) {}
   ~PeerConnection() = default;
 
   /* Reads once what the socket has, and gives it to reader.add(). Returns false if that was nothing. */
@@ -43,7 +51,11 @@ protected:
 private:
   std::string_view receive_bytes(); /* valid until the next call */
 
-  size_t sent_ = 0; /* of out_ */
+  const PeerWords words_;
+  size_t sent_ = 0;          /* of out_ */
+  uint64_t all_sent_ = 0;    /* bytes since the connection was made */
+  uint64_t answers_end_ = 0; /* where the last answer ends, counted so */
+  size_t answers_ = 0;       /* bytes of answers since the last time that all of them were sent */
   std::string buffer_;
 };
 

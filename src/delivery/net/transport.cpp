@@ -37,23 +37,26 @@ static std::string reason_of(int error) {
   return std::generic_category().message(error);
 }
 
+void Patience::check(const char *step, const std::string &what) const {
+  if (cancelled_())
+    throw Cancelled();
+  if (Clock::now() >= deadline_)
+    throw Trouble(step, OB_REASON_TIMEOUT, what + ": no answer in time",
+                  "is it running, is this its port, and does a firewall drop packets? Option connect_timeout is the "
+                  "limit");
+}
+
 /* In slices, so that a cancellation is seen soon. */
 void Patience::wait(int fd, short events, const char *step, const std::string &what) const {
   constexpr milliseconds slice{20};
   for (;;) {
     pollfd ready{fd, events, 0};
-    if (cancelled_())
-      throw Cancelled();
+    check(step, what);
     int n = poll(&ready, 1, static_cast<int>(slice.count()));
     if (n > 0)
       return;
     if (n < 0 && errno != EINTR)
       throw Trouble(step, OB_REASON_OTHER, what + ": " + reason_of(errno));
-    if (Clock::now() >= deadline_)
-      throw Trouble(
-          step, OB_REASON_TIMEOUT, what + ": no answer in time",
-          "is it running, is this its port, and does a firewall drop packets? Option connect_timeout is the "
-          "limit");
   }
 }
 

@@ -22,7 +22,10 @@ public:
   using Clock = std::chrono::steady_clock;
   Patience(Clock::time_point deadline, std::function<bool()> cancelled)
       : deadline_(deadline), cancelled_(std::move(cancelled)) {}
-  /* Waits for the events of poll(). Throws Trouble("timed out") about `step`, or Cancelled. */
+  /* Throws Trouble("timed out") about `step` if it is over, or Cancelled. A loop that reads calls it each time: a
+   * peer that never stops sending never makes it wait. */
+  void check(const char *step, const std::string &what) const;
+  /* Waits for the events of poll(). Throws as check() does. */
   void wait(int fd, short events, const char *step, const std::string &what) const;
 
 private:

@@ -97,6 +97,21 @@ def memory_is_bounded(db, sink: str, peer, most: int, events: int = 300, size: i
     wait_until(lambda: db.pending() == 0, 120, lambda: db.sql("SELECT * FROM outbox.sinks"))
 
 
+def a_flood_fills_no_memory(db, sink: str, error: str, hung_up: threading.Event) -> None:
+    """A peer that never stops sending: the sink gives it up with this error, and its memory stays."""
+    wait_until(lambda: db.sink("state", sink) == ("circuit open",) and error in db.sink("last_error", sink)[0], 60, lambda: db.sql("SELECT * FROM outbox.sinks"))
+    wait_until(hung_up.is_set, 30)
+    assert private_memory(worker_pid(db)) < 300_000_000
+
+
+def a_flood_ends_with_its_sink(db, sink: str, hung_up: threading.Event) -> None:
+    """What a peer sends without an end, and the protocol allows, does not outlive DROP SERVER."""
+    assert not hung_up.is_set()
+    db.sql(f"DROP SERVER {sink} CASCADE")
+    wait_until(hung_up.is_set, 60)
+    assert private_memory(worker_pid(db)) < 300_000_000
+
+
 @contextlib.contextmanager
 def strange_peer(answer: bytes | None) -> Iterator[int]:
     """A port that gives each connection this answer and keeps it open, or closes it at once (None)."""
