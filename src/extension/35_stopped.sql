@@ -34,6 +34,44 @@ COMMENT ON COLUMN outbox_internal.failing_sinks.sink IS 'The foreign server.';
 COMMENT ON COLUMN outbox_internal.failing_sinks.failed_for IS 'How long all tries have failed.';
 COMMENT ON COLUMN outbox_internal.failing_sinks.last_failed_at IS 'When the last try failed.';
 
+CREATE TABLE IF NOT EXISTS outbox_internal.dropped_sinks (
+  name text COLLATE "C" PRIMARY KEY,
+  kind text NOT NULL,
+  options text[] NOT NULL,
+  dropped_at timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp(),
+  dropped_by text NOT NULL
+);
+COMMENT ON TABLE outbox_internal.dropped_sinks IS
+  'The 100 sinks that were dropped last, and not created again: outbox.doctor() and outbox.story() tell of them.';
+COMMENT ON COLUMN outbox_internal.dropped_sinks.name IS 'The foreign server.';
+COMMENT ON COLUMN outbox_internal.dropped_sinks.kind IS 'The kind of sink, such as webhook.';
+COMMENT ON COLUMN outbox_internal.dropped_sinks.options IS
+  'The options that chose its events: events, aggregates and match, as name=value.';
+COMMENT ON COLUMN outbox_internal.dropped_sinks.dropped_at IS 'When it was dropped.';
+COMMENT ON COLUMN outbox_internal.dropped_sinks.dropped_by IS 'The role that dropped it.';
+
+CREATE OR REPLACE FUNCTION outbox_internal.dropped_sink_takes(
+  options text[], aggregate_type text, event_type text, headers jsonb
+) RETURNS boolean
+LANGUAGE c STABLE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'outbox_dropped_sink_takes';
+COMMENT ON FUNCTION outbox_internal.dropped_sink_takes(text[], text, text, jsonb) IS
+  'Part of outbox.doctor() and outbox.story(): whether a sink with these options would take such an event.';
+
+CREATE OR REPLACE FUNCTION outbox_internal.dropped_sink(name text) RETURNS text
+LANGUAGE sql STABLE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
+AS $$
+  SELECT format('of kind %s%s, dropped at %s by role "%s"',
+                d.kind,
+                (SELECT ', with ' || string_agg(format('%s %L', o.option_name, o.option_value), ', '
+                                                ORDER BY o.option_name)
+                 FROM pg_options_to_table(d.options) AS o),
+                date_trunc('second', d.dropped_at), d.dropped_by)
+  FROM outbox_internal.dropped_sinks AS d WHERE d.name = dropped_sink.name COLLATE "C"
+$$;
+COMMENT ON FUNCTION outbox_internal.dropped_sink(text) IS
+  'Part of outbox.doctor(): describes a dropped sink. NULL if it is not known.';
+
 SELECT pg_catalog.pg_extension_config_dump('outbox.stopped_sinks', '');
 
 CREATE OR REPLACE FUNCTION outbox_internal.stopped_sinks_changed() RETURNS trigger LANGUAGE c VOLATILE PARALLEL UNSAFE

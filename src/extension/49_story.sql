@@ -11,8 +11,8 @@ LANGUAGE sql STABLE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
 AS $$
   SELECT CASE
     WHEN r.option IS NULL THEN
-      'it takes such events and has none with this id: it was delivered there and is not kept, or deleted by a user, '
-      'or enqueued for named sinks; or the sink is newer, or its options or its name were changed'
+      'it takes such events: this one was delivered there and is not kept, or deleted by a user, or enqueued for '
+      'named sinks; or the sink is newer, or its options or its name were changed'
     WHEN r.option = '' THEN 'it has just been dropped or renamed'
     ELSE 'its option ' || r.option || ' is ' || coalesce(
       (SELECT quote_literal(o.option_value)
@@ -215,14 +215,25 @@ AS $$
           FROM kept AS k CROSS JOIN first AS f) AS k
     WHERE k.sink IS NOT NULL
     UNION ALL
-    SELECT 3, f.created_at, n.name, 'not routed',
-           CASE WHEN EXISTS (SELECT FROM pending AS p WHERE p.sink IS NULL)
-                     AND outbox_internal.route_refusal(n.name, f.aggregate_type, f.event_type, f.headers) IS NULL
-                THEN 'it has yet to be routed'
+    SELECT 3, f.created_at, n.name,
+           CASE WHEN r.option IS NULL AND NOT r.unrouted THEN 'no row is kept' ELSE 'not routed' END,
+           CASE WHEN r.option IS NULL AND r.unrouted THEN 'it has yet to be routed'
                 ELSE outbox_internal.story_why_not(n.name, f.aggregate_type, f.event_type, f.headers) END
     FROM first AS f CROSS JOIN outbox_internal.sink_names AS n
+    CROSS JOIN LATERAL (
+      SELECT outbox_internal.route_refusal(n.name, f.aggregate_type, f.event_type, f.headers) AS option,
+             EXISTS (SELECT FROM pending AS p WHERE p.sink IS NULL) AS unrouted) AS r
     WHERE n.name NOT IN (SELECT k.sink FROM kept AS k WHERE k.sink IS NOT NULL
                          UNION ALL SELECT a.sink FROM failures AS a)
+    UNION ALL
+    SELECT 3, greatest(d.dropped_at, f.created_at), d.name, 'sink dropped',
+           CASE WHEN d.dropped_at < f.created_at
+                THEN format('such events went there until %s, when role "%s" dropped it', d.dropped_at, d.dropped_by)
+                ELSE format('by role "%s"', d.dropped_by) END
+    FROM first AS f CROSS JOIN outbox_internal.dropped_sinks AS d
+    WHERE d.name IN (SELECT k.sink FROM kept AS k WHERE k.status <> 'SENT')
+       OR (d.dropped_at >= f.created_at OR EXISTS (SELECT FROM pending AS p WHERE p.sink IS NULL))
+          AND outbox_internal.dropped_sink_takes(d.options, f.aggregate_type, f.event_type, f.headers)
     UNION ALL
     SELECT 3, greatest(b.due, min(CASE WHEN a.redriven_by IS NULL THEN a.ended_at ELSE a.started_at END)), b.sink,
            'was blocked',

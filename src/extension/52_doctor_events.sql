@@ -165,7 +165,11 @@ BEGIN
   n := waiting.nobodys;
   IF n > 0 THEN
     SELECT e.aggregate_type, e.event_type, e.created_at,
-           (SELECT string_agg(h.key, ', ' ORDER BY h.key) FROM jsonb_object_keys(e.headers) AS h(key)) AS headers
+           (SELECT string_agg(h.key, ', ' ORDER BY h.key) FROM jsonb_object_keys(e.headers) AS h(key)) AS headers,
+           (SELECT format('sink "%s", %s', d.name, outbox_internal.dropped_sink(d.name))
+            FROM outbox_internal.dropped_sinks AS d
+            WHERE outbox_internal.dropped_sink_takes(d.options, e.aggregate_type, e.event_type, e.headers)
+            ORDER BY d.dropped_at DESC LIMIT 1) AS former
     INTO example
     FROM outbox.events_pending AS e
     WHERE e.sink IS NULL AND e.last_error IS NULL AND e.origin = (SELECT l.origin FROM outbox.library() AS l)
@@ -173,13 +177,14 @@ BEGIN
     ORDER BY e.position LIMIT 1;
     status := 'warning';
     detail := format(
-      '%s; the oldest has aggregate_type "%s" and event_type "%s"%s, and waits since %s.',
+      '%s; the oldest has aggregate_type "%s" and event_type "%s"%s, and waits since %s.%s',
       CASE WHEN n = 1000 THEN '1000 or more events wait because no sink takes them'
            ELSE outbox_internal.counted(n, 'event waits because no sink takes it',
                                         'events wait because no sink takes them') END,
       example.aggregate_type, example.event_type,
       coalesce(' and the headers ' || example.headers, ''),
-      date_trunc('second', example.created_at));
+      date_trunc('second', example.created_at),
+      coalesce(' Before, such events went to ' || example.former || '.', ''));
     hint := outbox_internal.doctor_candidates(example.aggregate_type, example.event_type);
     RETURN NEXT;
   ELSIF status = 'ok' THEN
@@ -197,8 +202,9 @@ BEGIN
   IF FOUND THEN
     status := 'error';
     detail := format(
-      'Pending events: %s%s of sink "%s", which does not exist any more%s.',
+      'Pending events: %s%s of sink "%s", which does not exist any more%s%s.',
       CASE WHEN example.estimated THEN 'about ' ELSE '' END, example.pending, example.sink,
+      coalesce(' (' || outbox_internal.dropped_sink(example.sink) || ')', ''),
       CASE WHEN example.sinks > 1
            THEN format(', and %s of %s other%s', example.others, example.sinks - 1,
                        CASE WHEN example.sinks > 2 THEN 's' ELSE '' END)

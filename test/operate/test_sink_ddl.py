@@ -205,3 +205,29 @@ def test_a_day_makes_room_for_no_command_that_is_skipped(same_day, db):
     wait_until(lambda: db.sql(is_partition, day), 20, "the worker to have made the day")
     db.sql(f"CREATE TABLE IF NOT EXISTS {day} (id int)")
     assert db.value(is_partition, day)
+
+
+def test_the_log_tells_of_each_change_and_no_secret(db, pg):
+    """Once it is committed, in whatever way the change was made."""
+    start = pg.log.stat().st_size
+
+    def told() -> list[str]:
+        return [line.split("LOG:  outbox sink ")[1] for line in pg.logged(start).splitlines() if "LOG:  outbox sink " in line and "by role" in line]
+
+    with db.role("maker") as maker, db.connect(autocommit=False) as session:
+        db.sql(f"GRANT USAGE ON FOREIGN DATA WRAPPER outbox_webhook TO {maker}")
+        session.execute(f"SET ROLE {maker}; CREATE SERVER hook {SERVER}; CREATE USER MAPPING FOR PUBLIC SERVER hook OPTIONS (bearer_token 'oak3n')")
+        session.execute("SAVEPOINT before; ALTER SERVER hook OPTIONS (SET timeout '9s'); DROP SERVER hook CASCADE; ROLLBACK TO before")
+        assert told() == []
+        session.commit()
+        assert told() == ['"hook": created by role "maker"']
+        session.execute(f"CREATE SERVER IF NOT EXISTS hook {SERVER}; ALTER USER MAPPING FOR PUBLIC SERVER hook OPTIONS (SET bearer_token 'oak4n')")
+        session.execute("ALTER SERVER hook RENAME TO hooks; RESET ROLE; ALTER SERVER hooks OWNER TO CURRENT_USER")
+        session.commit()
+        session.execute(f"CREATE SERVER other {SERVER}")
+        session.rollback()
+        session.execute("DROP SERVER hooks CASCADE")
+        session.commit()
+    assert told()[1:] == ['"hook": altered by role "maker"', '"hook": renamed to "hooks" by role "maker"',
+                          '"hooks": given to role "postgres" by role "postgres"', '"hooks": dropped by role "postgres"']
+    assert "oak3n" not in pg.logged(start) and "oak4n" not in pg.logged(start)

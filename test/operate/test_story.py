@@ -220,6 +220,43 @@ def test_a_sink_that_is_dropped_meanwhile(db):
     assert rows == [("other", "it has just been dropped or renamed")]
 
 
+def test_a_delivered_event_of_which_no_row_is_kept(db, receiver):
+    """Not "not routed": the sink takes it, and has delivered it."""
+    db.webhook_sink("crm", receiver, SECRET, events="order.*")
+    db.sql("CREATE SERVER program FOREIGN DATA WRAPPER outbox_manual")
+    event = db.enqueue("Order", "1", "order.paid")
+    wait_until(lambda: [d.id for d in receiver.accepted()] == [event], 20, "delivery")
+    wait_until(lambda: db.sql("SELECT sink FROM outbox.events") == [("program",)], 20, "the row to leave")
+    [(detail,)] = db.sql("SELECT detail FROM outbox.story(%s) WHERE sink = 'crm' AND what = 'no row is kept'", event)
+    assert "delivered there and is not kept" in detail and details(db, event, "not routed") == []
+
+
+def test_a_sink_that_was_dropped(db):
+    """Of an event that waits for it, and of later ones that no sink takes any more. A renamed or a new sink is no dropped one."""
+    db.sql("CREATE SERVER invoices FOREIGN DATA WRAPPER outbox_manual OPTIONS (events 'order.*, invoice.*', match 'tenant=42')")
+    db.sql("ALTER SERVER invoices RENAME TO billing")
+    before = db.enqueue("Order", "1", "order.paid", headers='{"tenant": 42}')
+    with db.role("cleaner") as role, db.connect() as session:
+        db.sql(f"ALTER SERVER billing OWNER TO {role}")
+        session.execute(f"SET ROLE {role}; DROP SERVER billing; RESET ROLE")
+    assert details(db, before, "sink dropped") == ['by role "cleaner"']
+    later, other = (db.enqueue("Order", "1", "order.paid", headers=headers) for headers in ('{"tenant": 42}', '{"tenant": 43}'))
+    [told] = details(db, later, "sink dropped")
+    assert re.fullmatch('such events went there until 20.* when role "cleaner" dropped it', told) and details(db, other, "sink dropped") == []
+    was = r'of kind manual, with events \'order\.\*, invoice\.\*\', match \'tenant=42\', dropped at 20.* by role "cleaner"'
+    assert re.search(rf'sink "billing", which does not exist any more \({was}\)', db.doctor("lost sink")[1])
+    assert re.search(rf'Before, such events went to sink "billing", {was}\.$', db.doctor("routes")[1])
+    db.sql("CREATE SERVER billing FOREIGN DATA WRAPPER outbox_manual OPTIONS (events 'none')")
+    assert db.sql("SELECT name FROM outbox_internal.dropped_sinks WHERE name = 'billing'") == []
+    assert details(db, later, "sink dropped") == [] and "went to" not in db.doctor("routes")[1]
+
+
+def test_the_dropped_sinks_that_are_known_are_few(db):
+    db.sql("DO $$ BEGIN FOR n IN 1..120 LOOP EXECUTE format('CREATE SERVER %I FOREIGN DATA WRAPPER outbox_manual; DROP SERVER %1$I', 's' || n); END LOOP; END $$")
+    kept = [name for name, in db.sql("SELECT name FROM outbox_internal.dropped_sinks ORDER BY dropped_at")]
+    assert kept == [f"s{n}" for n in range(21, 121)]
+
+
 def test_waits_for_an_open_circuit(db, receiver):
     receiver.mode = status(503, body=b"maintenance")
     db.webhook_sink("crm", receiver, SECRET, retry="1h")

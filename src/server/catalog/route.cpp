@@ -98,6 +98,14 @@ static void read_options(Datum datum, bool isnull, RouteSink *sink, MemoryContex
   MemoryContextReset(scratch);
 }
 
+void route_read_options(Datum options, bool isnull, RouteSink *sink) {
+  MemoryContext scratch = AllocSetContextCreate(CurrentMemoryContext, "outbox options", ALLOCSET_SMALL_SIZES);
+
+  memset(sink, 0, sizeof *sink);
+  read_options(options, isnull, sink, scratch);
+  MemoryContextDelete(scratch);
+}
+
 static int oid_order(const void *a, const void *b) {
   Oid left = ((const RouteSink *)a)->server_oid, right = ((const RouteSink *)b)->server_oid;
   return left < right ? -1 : left > right;

@@ -48,6 +48,9 @@ uint64 route_generation(void);
 /* Splits "order.*, customer.*" into a NULL-terminated list, palloc'd. */
 char **route_globs(const char *globs);
 
+/* Sets the routing options of a sink that is not in the cache: those of a dropped one. */
+void route_read_options(Datum options, bool isnull, RouteSink *sink);
+
 /* Returns NULL when no sink has this name. */
 RouteSink *route_find(const char *name);
 

@@ -5,6 +5,7 @@
 #include "server/catalog/sink_ddl.h"
 
 #include "server/base/catalog_row.h"
+#include "server/catalog/dropped_sinks.h"
 #include "server/catalog/sink_rename.h"
 #include "server/catalog/stopped_sinks.h"
 #include "server/catalog/wrappers.h"
@@ -15,6 +16,7 @@ extern "C" {
 #include "catalog/namespace.h"
 #include "catalog/pg_foreign_server.h"
 #include "catalog/pg_user_mapping.h"
+#include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/datum.h"
 #include "utils/lsyscache.h"
@@ -22,19 +24,23 @@ extern "C" {
 #include "utils/syscache.h"
 }
 
-typedef enum ChangeKind { SINK_CREATED, SINK_RENAMED, SINK_ALTERED, SINK_DROPPED } ChangeKind;
+typedef enum ChangeKind { SINK_CREATED, SINK_RENAMED, SINK_ALTERED, SINK_GIVEN, SINK_DROPPED } ChangeKind;
 
 typedef struct Change {
   ChangeKind kind;
   SubTransactionId made_in;
   Oid server;
   NameData sink;
-  NameData new_name; /* of SINK_RENAMED */
+  NameData new_name; /* of SINK_RENAMED; the new owner of SINK_GIVEN; the kind of SINK_DROPPED */
+  Datum options;     /* of SINK_DROPPED: those for routing, text[] */
+  NameData role;     /* who ran the command */
 } Change;
 
-static List *changes = NIL; /* of Change, in order, in TopTransactionContext */
+/* Of Change, in order, in TopTransactionContext. */
+static List *changes = NIL; /* to be applied at the end of the command */
+static List *to_log = NIL;  /* applied; logged before the commit */
 
-static void note(ChangeKind kind, Oid server, const char *sink, const char *new_name) {
+static Change *note(ChangeKind kind, Oid server, const char *sink, const char *new_name) {
   MemoryContext caller = MemoryContextSwitchTo(TopTransactionContext);
   Change *change = palloc0_object(Change);
 
@@ -43,7 +49,22 @@ static void note(ChangeKind kind, Oid server, const char *sink, const char *new_
   change->server = server;
   namestrcpy(&change->sink, sink);
   namestrcpy(&change->new_name, new_name);
+  const char *role = GetUserNameFromId(GetUserId(), true);
+  namestrcpy(&change->role, role ? role : "");
   changes = lappend(changes, change);
+  MemoryContextSwitchTo(caller);
+  return change;
+}
+
+static void note_dropped(Form_pg_foreign_server server, HeapTuple written) {
+  char kind[NAMEDATALEN];
+  bool isnull;
+
+  wrapper_kind(server->srvfdw, kind);
+  Change *change = note(SINK_DROPPED, server->oid, NameStr(server->srvname), kind);
+  Datum options = SysCacheGetAttr(FOREIGNSERVEROID, written, Anum_pg_foreign_server_srvoptions, &isnull);
+  MemoryContext caller = MemoryContextSwitchTo(TopTransactionContext);
+  change->options = dropped_sink_options(options, isnull);
   MemoryContextSwitchTo(caller);
 }
 
@@ -85,6 +106,8 @@ static void note_altered_server(Form_pg_foreign_server now, HeapTuple written) {
   }
   if (!same_options(FOREIGNSERVEROID, Anum_pg_foreign_server_srvoptions, before, written))
     note(SINK_ALTERED, now->oid, NameStr(now->srvname), "");
+  if (((Form_pg_foreign_server)GETSTRUCT(before))->srvowner != now->srvowner)
+    note(SINK_GIVEN, now->oid, NameStr(now->srvname), GetUserNameFromId(now->srvowner, false));
   ReleaseSysCache(before);
 }
 
@@ -101,7 +124,7 @@ static void note_server(ObjectAccessType access, Oid oid) {
   } else if (access == OAT_POST_ALTER)
     note_altered_server(server, written);
   else if (access == OAT_DROP)
-    note(SINK_DROPPED, server->oid, NameStr(server->srvname), "");
+    note_dropped(server, written);
 }
 
 static bool mapping_is_altered(Oid mapping, HeapTuple written) {
@@ -164,6 +187,54 @@ static void warn_of_pending(const char *sink) {
                  "outbox.doctor().")));
 }
 
+/* The statement is hidden: it may contain secrets. Before the commit, so that the log tells of no change that was
+ * rolled back, except by a failing COMMIT. */
+static void log_changes(void) {
+  ListCell *cell;
+
+  foreach (cell, to_log) {
+    const Change *change = (const Change *)lfirst(cell);
+    const char *what = NULL;
+    switch (change->kind) {
+    case SINK_CREATED:
+      what = "created";
+      break;
+    case SINK_RENAMED:
+      what = psprintf("renamed to \"%s\"", NameStr(change->new_name));
+      break;
+    case SINK_ALTERED:
+      what = "altered";
+      break;
+    case SINK_GIVEN:
+      what = psprintf("given to role \"%s\"", NameStr(change->new_name));
+      break;
+    case SINK_DROPPED:
+      what = "dropped";
+      break;
+    }
+    ereport(LOG_SERVER_ONLY,
+            (errmsg("outbox sink \"%s\": %s by role \"%s\"", NameStr(change->sink), what, NameStr(change->role)),
+             errhidestmt(true), errhidecontext(true)));
+  }
+  to_log = NIL;
+}
+
+/* CREATE SERVER and its user mapping in one transaction are one line, and so is DROP SERVER, which drops the mapping
+ * first. */
+static void add_to_log(Change *change) {
+  const Change *last = to_log ? (const Change *)llast(to_log) : NULL;
+
+  if (last && namestrcmp(&change->sink, NameStr(last->sink)) == 0) {
+    if (change->kind == SINK_ALTERED && (last->kind == SINK_CREATED || last->kind == SINK_ALTERED))
+      return;
+    if (change->kind == SINK_DROPPED && last->kind == SINK_ALTERED && last->made_in == change->made_in)
+      to_log = list_delete_last(to_log);
+  }
+  MemoryContext caller = MemoryContextSwitchTo(TopTransactionContext);
+  to_log = lappend(to_log, change);
+  MemoryContextSwitchTo(caller);
+}
+
 void sink_ddl_apply(void) {
   ListCell *cell;
 
@@ -173,6 +244,8 @@ void sink_ddl_apply(void) {
   /* A trigger on these tables may run utility commands, which call this function again. */
   List *pending_changes = changes;
   changes = NIL;
+  foreach (cell, pending_changes)
+    add_to_log((Change *)lfirst(cell));
   if (!tables_exist())
     return;
   foreach (cell, pending_changes) {
@@ -181,8 +254,12 @@ void sink_ddl_apply(void) {
     switch (change->kind) {
     case SINK_CREATED:
       stopped_sinks_forget(sink);
+      dropped_sinks_forget(sink);
+      break;
+    case SINK_GIVEN:
       break;
     case SINK_RENAMED:
+      dropped_sinks_forget(NameStr(change->new_name));
       sink_rename_rows(change->server, sink, NameStr(change->new_name));
       stopped_sinks_rename(sink, NameStr(change->new_name));
       break;
@@ -191,6 +268,7 @@ void sink_ddl_apply(void) {
       break;
     case SINK_DROPPED:
       stopped_sinks_forget(sink);
+      dropped_sinks_add(sink, NameStr(change->new_name), change->options, NameStr(change->role));
       warn_of_pending(sink);
       break;
     }
@@ -198,8 +276,10 @@ void sink_ddl_apply(void) {
 }
 
 static void at_end_of_transaction(XactEvent event, void *) {
-  if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT || event == XACT_EVENT_PREPARE)
-    changes = NIL;
+  if (event == XACT_EVENT_PRE_COMMIT || event == XACT_EVENT_PRE_PREPARE)
+    log_changes();
+  else if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT || event == XACT_EVENT_PREPARE)
+    changes = to_log = NIL;
 }
 
 /* Later subtransactions have higher numbers. All changes since the start of the aborted one are undone. */
@@ -211,6 +291,9 @@ static void at_end_of_subtransaction(SubXactEvent event, SubTransactionId subtra
   foreach (cell, changes)
     if (((Change *)lfirst(cell))->made_in >= subtransaction)
       changes = foreach_delete_current(changes, cell);
+  foreach (cell, to_log)
+    if (((Change *)lfirst(cell))->made_in >= subtransaction)
+      to_log = foreach_delete_current(to_log, cell);
 }
 
 void sink_ddl_init(void) {

@@ -114,6 +114,19 @@ SQL_FUNCTION(outbox_route_refusal) {
   PG_RETURN_TEXT_P(cstring_to_text(refusal));
 }
 
+/* As outbox_route_refusal(), by the options of a sink that was dropped. */
+SQL_FUNCTION(outbox_dropped_sink_takes) {
+  RouteSink sink;
+
+  if (PG_ARGISNULL(1) || PG_ARGISNULL(2))
+    PG_RETURN_BOOL(false);
+  route_read_options(PG_ARGISNULL(0) ? (Datum)0 : PG_GETARG_DATUM(0), PG_ARGISNULL(0), &sink);
+  RouteEvent event = {text_to_cstring(PG_GETARG_TEXT_PP(1)), text_to_cstring(PG_GETARG_TEXT_PP(2)), NULL, 0};
+  if (sink.by_headers && !PG_ARGISNULL(3))
+    event.headers = header_list(PG_GETARG_JSONB_P(3), &event.n_headers);
+  PG_RETURN_BOOL(route_refusal(&sink, &event) == NULL);
+}
+
 /* ---- outbox.replay() --------------------------------------------------------------------------------------- */
 
 static const char *time_text(TimestampTz time) {
