@@ -9,6 +9,58 @@ COMMENT ON FUNCTION outbox_internal.sink_advice(oid) IS
   'Part of outbox.doctor(): typical mistakes in the options of a sink, as its kind knows them. status is ok for '
   'those that can be meant.';
 
+-- A sink that is slower than its producers is no error, and nothing else says how slow it is. The recent rate of a
+-- few requests per minute says nothing, so a low rate limit counts by itself.
+CREATE OR REPLACE FUNCTION outbox_internal.doctor_pace(
+  kind text, options text[], due bigint, rate double precision, OUT words text, OUT seconds double precision,
+  OUT option text
+) RETURNS record
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+  width text;
+  given text;
+  parts text[];
+  allowed double precision; -- requests per second
+  pace double precision := nullif(doctor_pace.rate, 0);
+BEGIN
+  SELECT max(o.option_value) FILTER (WHERE o.option_name = 'concurrency'),
+         max(o.option_value) FILTER (WHERE o.option_name = 'rate_limit')
+  INTO width, given FROM pg_options_to_table(doctor_pace.options) AS o;
+  width := coalesce(width, CASE doctor_pace.kind WHEN 'webhook' THEN '32' END);
+  parts := regexp_match(given, '^\s*([0-9]+)\s*/\s*([0-9]*)\s*(ms|s|min|m|h|d)\s*$');
+  IF parts IS NOT NULL THEN
+    allowed := parts[1]::double precision
+               / extract(epoch FROM (coalesce(nullif(parts[2], ''), '1') || parts[3])::interval);
+  END IF;
+  IF allowed < 0.2 OR allowed <= 1.25 * pace THEN
+    option := 'rate_limit';
+    pace := greatest(allowed, pace); -- a request may have several events
+    words := 'Held by rate_limit ' || given;
+  ELSIF pace < 0.01 OR pace IS NULL THEN
+    RETURN;
+  ELSE
+    option := 'concurrency';
+    words := concat(width || ' at a time, ',
+                    CASE WHEN pace < 10 THEN round(pace::numeric, 1) ELSE round(pace::numeric) END, '/s');
+  END IF;
+  seconds := doctor_pace.due / pace;
+  IF seconds < 10 THEN
+    words := NULL;
+  ELSE
+    words := format(' %s: about %s for the %s.', words,
+                    CASE WHEN seconds < 120 THEN round(seconds::numeric) || ' s'
+                         WHEN seconds < 7200 THEN round(seconds::numeric / 60) || ' min'
+                         ELSE round(seconds::numeric / 3600) || ' h' END,
+                    doctor_pace.due || ' that can be sent now');
+  END IF;
+END
+$$;
+COMMENT ON FUNCTION outbox_internal.doctor_pace(text, text[], bigint, double precision) IS
+  'Part of outbox.doctor(): how fast a sink delivers, how long its due events take at that pace, in words and in '
+  'seconds, and the option that bounds it.';
+
 CREATE OR REPLACE FUNCTION outbox_internal.doctor_sinks(
   patience interval, OUT "check" text, OUT status text, OUT detail text, OUT hint text
 ) RETURNS SETOF record
@@ -20,6 +72,7 @@ DECLARE
   s record;
   advice record;
   stuck boolean; -- events are due, and none moves
+  pace record; -- how fast it delivers
   probe text; -- the statement that shows a failure; an endpoint answers only to a request
 BEGIN
   SELECT * INTO kafka FROM outbox_internal.kafka_library();
@@ -46,6 +99,10 @@ BEGIN
                     CASE WHEN s.kind = 'webhook' THEN ', send => true' END);
     detail := format('%s: %s, %s%s pending, %s failed.', s.kind, s.state,
                      CASE WHEN s.estimated THEN 'about ' ELSE '' END, s.pending, s.failed);
+    SELECT p.words, p.seconds, p.option INTO pace
+    FROM outbox_internal.doctor_pace(
+      s.kind, s.srvoptions, CASE WHEN s.state IN ('delivering', 'waiting') THEN s.due END, s.rate) AS p;
+    detail := detail || coalesce(pace.words, '');
     -- Failing events and dead letters do not explain it: they delay their own keys only.
     stuck := s.state IN ('idle', 'waiting', 'failing') AND s.in_flight = 0 AND s.rate < 0.01
              AND coalesce(s.oldest_due_age,
@@ -184,6 +241,18 @@ BEGIN
                         ELSE '' END;
       hint := format('SELECT outbox.redrive(id, sink) FROM outbox.events WHERE status = ''FAILED'' AND sink = %L; '
                      '-- when the cause is gone, which last_error of the same rows tells', s.name);
+    END IF;
+    IF status = 'ok' AND pace.seconds >= 300 AND s.oldest_due_age > patience THEN
+      status := 'warning';
+      hint := CASE pace.option
+        WHEN 'rate_limit' THEN
+          outbox_internal.doctor_comment(format(
+            'if the endpoint takes more: ALTER SERVER %I OPTIONS (SET rate_limit ''...'');', s.name))
+        WHEN 'concurrency' THEN
+          outbox_internal.doctor_comment(format(
+            'SELECT latency_p50, latency_p99 FROM outbox.sinks WHERE name = %L; shows how long events take. If the '
+            'destination takes more at a time, raise its options%s', s.name,
+            CASE WHEN s.kind = 'webhook' THEN ', such as concurrency' ELSE '' END)) END;
     END IF;
     RETURN NEXT;
 

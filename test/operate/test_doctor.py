@@ -15,7 +15,7 @@ import pytest
 from outbox_rig import wait_until
 from outbox_rig.asleep import stop_asleep
 from outbox_rig.database import Database
-from outbox_rig.receiver import HANG, OK, SECRET, status
+from outbox_rig.receiver import HANG, OK, SECRET, slow, status
 from outbox_rig.traffic import Traffic
 
 CHECKS = ["preload", "version", "librdkafka", "worker", "standby", "locks", "row locks", "transactions", "prepared", "horizon", "routes", "lost sink",
@@ -227,6 +227,27 @@ def test_a_session_that_is_stopped(db):
         os.kill(pid, signal.SIGCONT)
         session.close()
     wait_until(lambda: db.doctor("locks")[0] == "ok", 20, "the lock to end")
+
+
+def test_a_sink_that_a_rate_limit_holds(db, receiver):
+    db.webhook_sink("crm", receiver, SECRET, rate_limit="1/min")
+    db.sql("SELECT outbox.enqueue('Order', n::text, 'order.created', '{}') FROM generate_series(1, 20) AS n")
+    said = wait_until(lambda: (row := db.doctor("sink crm", "100 ms")) and row[0] == "warning" and row, 20, lambda: str(db.doctor("sink crm")))
+    assert re.search(r" Held by rate_limit 1/min: about (19|20) min for the (19|20) that can be sent now\.$", said[1]), said
+    assert said[2] == '-- if the endpoint takes more: ALTER SERVER crm OPTIONS (SET rate_limit \'...\');'
+    status_, detail, hint = db.doctor("sink crm", "1 hour")
+    assert (status_, hint) == ("ok", None) and "Held by rate_limit 1/min" in detail, "nothing has waited for that long"
+
+
+def test_a_slow_endpoint_with_a_backlog(db, receiver):
+    receiver.mode = slow(0.2)
+    db.webhook_sink("crm", receiver, SECRET, concurrency="2")
+    db.sql("SELECT outbox.enqueue('Order', n::text, 'order.created', '{}') FROM generate_series(1, 9000) AS n")
+    said = wait_until(lambda: (row := db.doctor("sink crm", "100 ms")) and row[0] == "warning" and row, 30, lambda: str(db.doctor("sink crm")))
+    assert re.search(r" 2 at a time, \d+(\.\d)?/s: about \d+ (min|h) for the \d+ that can be sent now\.$", said[1]), said
+    assert "option" in said[2] and "latency_p50" in said[2], said
+    db.sql("SELECT outbox.pause('crm')")
+    assert "paused" in db.doctor("sink crm")[1] and "at a time" not in db.doctor("sink crm")[1]
 
 
 # ---- sinks ---------------------------------------------------------------------------------------------------------

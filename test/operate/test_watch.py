@@ -23,6 +23,32 @@ def screens(output: Path) -> list[list[str]]:
     return [screen.splitlines() for screen in re.split(r"^(?=.*\(every \d+s?\)$)", output.read_text(), flags=re.MULTILINE) if screen.strip()]
 
 
+def rows_of(db) -> list[tuple]:
+    return db.sql(the_line().replace("\\watch 2", ""))
+
+
+def test_events_without_a_sink_have_a_row(db):
+    db.sql("CREATE SERVER crm FOREIGN DATA WRAPPER outbox_manual OPTIONS (events 'order.*')")
+    assert [row[0] for row in rows_of(db)] == ["crm"]
+    db.sql("SELECT outbox.enqueue('Order', n::text, 'refund.created', '{}') FROM generate_series(1, 3) AS n")
+    assert [row[:3] for row in rows_of(db)] == [("crm", "idle", "0"), ("(none)", "no sink takes", "3")]
+    with db.role("operator") as operator, db.connect() as session:
+        db.sql(f"GRANT pg_monitor TO {operator}; GRANT USAGE ON SCHEMA outbox TO {operator}")
+        session.execute(f"SET ROLE {operator}")
+        assert len(session.execute(the_line().replace("\\watch 2", "")).fetchall()) == 2
+
+
+def test_an_error_of_hours_ago_has_its_age(db, receiver):
+    db.webhook_sink("crm", receiver, SECRET, retry="1d")
+    receiver.mode = status(422)
+    db.enqueue("Order", "1")
+    wait_until(lambda: [row[-1] for row in rows_of(db)] == ["HTTP 422"], 20, lambda: str(rows_of(db)))
+    wait_until(lambda: db.value("SELECT attempts FROM outbox.events") == 1, 20, "recording")
+    db.sql("SELECT outbox.reset_stats('crm')")
+    db.sql("UPDATE outbox.events SET last_attempt_at = now() - interval '3 hours 7 minutes'")
+    assert [row[-1] for row in rows_of(db)] == ["03:07:00 ago: HTTP 422"]
+
+
 def test_one_screen(db, receiver, tmp_path):
     """With sinks that deliver, fail and cannot be reached, and with long names and errors."""
     long_name = "a_sink_whose_name_is_as_long_as_names_may_be_in_postgresql_63_b"
