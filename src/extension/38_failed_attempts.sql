@@ -66,12 +66,12 @@ CREATE OR REPLACE FUNCTION outbox_internal.has_room_for_failures(
 LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-  RETURN pg_relation_size(format('outbox_internal.failed_attempts_%s', has_room_for_failures.day)) < 1073741824;
+  RETURN pg_total_relation_size(format('outbox_internal.failed_attempts_%s', has_room_for_failures.day)) < 1073741824;
 END
 $$;
 COMMENT ON FUNCTION outbox_internal.has_room_for_failures(integer) IS
-  'Whether the failed attempts of a day, today by default, take less than a gigabyte. Above that no more are kept, '
-  'so that a storm of failures cannot fill the disk.';
+  'Whether the failed attempts of a day, today by default, take less than a gigabyte, with their indexes and long '
+  'errors. Above that no more are kept, so that a storm of failures cannot fill the disk.';
 
 -- Rows are only added, so the last pages of a table hold the last rows.
 CREATE OR REPLACE FUNCTION outbox_internal.full_failure_days() RETURNS TABLE (since timestamptz)

@@ -298,11 +298,27 @@ def test_waits_for_the_worker_of_its_shard(db, pg, receiver, setting):
     wait_until(lambda: db.pending() == 0, 90, lambda: str(story(db, event)))
 
 
-def test_failures_that_were_not_kept(db, receiver, keeps):
-    """Of a day only so many bytes are kept. The story of an event that lived on afterwards says it."""
+def bound_failures(db, size: int) -> None:
+    """Of a day so many bytes are kept from now on, instead of a gigabyte."""
     source = db.value("SELECT pg_get_functiondef('outbox_internal.has_room_for_failures'::regproc)")
     assert source.count("1073741824") == 1
-    db.sql(source.replace("1073741824", "8192"))
+    db.sql(source.replace("1073741824", str(size)))
+
+
+def test_long_errors_count_by_their_bytes(db):
+    """A thousand characters of Chinese are 3 kB, and stand in the TOAST table."""
+    bound_failures(db, 3_000_000)
+    assert db.value("SELECT outbox_internal.has_room_for_failures()")
+    db.sql("INSERT INTO outbox_internal.failed_attempts (day, event_id, position, sink, ended_at, error) "
+           "SELECT outbox_internal.failure_day(clock_timestamp()), gen_random_uuid(), n, 'crm', clock_timestamp(), "
+           "(SELECT string_agg(chr(19968 + (random() * 20000)::integer + 0 * n * c), '') FROM generate_series(1, 1000) AS c) FROM generate_series(1, 1000) AS n")
+    assert db.value("SELECT sum(pg_relation_size(i.inhrelid)) FROM pg_inherits AS i WHERE i.inhparent = 'outbox_internal.failed_attempts'::regclass") < 300_000
+    assert not db.value("SELECT outbox_internal.has_room_for_failures()")
+
+
+def test_failures_that_were_not_kept(db, receiver, keeps):
+    """Of a day only so many bytes are kept. The story of an event that lived on afterwards says it."""
+    bound_failures(db, db.value("SELECT pg_total_relation_size('outbox_internal.failed_attempts_0')") + 8192)
     db.webhook_sink("crm", receiver, SECRET, **QUICK)
     early = db.enqueue("Order", "early")
     wait_until(lambda: steps(db, early) == ["routed", "delivered"], 20, lambda: str(story(db, early)))
