@@ -5,10 +5,11 @@ import ssl
 
 import pytest
 from outbox_rig import wait_until
+from outbox_rig.certificates import Authority
 from outbox_rig.kind_fixtures import a_flood_fills_no_memory
 
 from strange_server import StrangeServer, bulk
-from test_connections import authority, probe  # noqa: F401: a fixture
+from test_connections import probe
 from test_delivery import sinks
 from test_failures import state_is
 
@@ -107,7 +108,8 @@ def test_a_reply_to_a_login_and_a_probe_has_a_largest_size(db):
         assert "a reply is larger than any" in probe(db)["login"][1]
 
 
-def test_a_reply_within_tls_has_a_largest_size(db, authority, tmp_path):
+def test_a_reply_within_tls_has_a_largest_size(db, tmp_path):
+    authority = Authority("the test's authority")
     own = authority.issue("server", "127.0.0.1", rsa_bits=2048)
     for name in ("certificate", "key"):
         (tmp_path / name).write_text(getattr(own, name))

@@ -57,6 +57,8 @@ static const DefinedTable TABLES[] = {
     {"outbox_internal", "conditions",
      "sink text \"C\", what text \"C\", since timestamp with time zone, told_at timestamp with time zone, n bigint, "
      "event bigint, delivered bigint"},
+    {"outbox_internal", "dropped_sinks",
+     "name text \"C\", kind text, options text[], dropped_at timestamp with time zone, dropped_by text"},
     {"outbox_internal", "processed_dropped", NULL},
 };
 
@@ -77,6 +79,7 @@ static const char *const INDEXES[] = {
     "rescan_queue_xact",
     "stopped_sinks_pkey",
     "failing_sinks_pkey",
+    "dropped_sinks_pkey",
     "leases_pkey",
     "leases_token",
     "failed_attempts_event",
