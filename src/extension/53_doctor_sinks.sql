@@ -29,7 +29,7 @@ BEGIN
          max(o.option_value) FILTER (WHERE o.option_name = 'rate_limit')
   INTO width, given FROM pg_options_to_table(doctor_pace.options) AS o;
   width := coalesce(width, CASE doctor_pace.kind WHEN 'webhook' THEN '32' END);
-  parts := regexp_match(given, '^\s*([0-9]+)\s*/\s*([0-9]*)\s*(ms|s|min|m|h|d)\s*$');
+  parts := regexp_match(given, '^ *([0-9]+) */ *([0-9]*) *(ms|s|min|m|h|d) *$');
   IF parts IS NOT NULL THEN
     allowed := parts[1]::double precision
                / extract(epoch FROM (coalesce(nullif(parts[2], ''), '1') || parts[3])::interval);

@@ -45,7 +45,7 @@ CREATE AGGREGATE evil.count(*) (SFUNC = int8inc, STYPE = bigint, INITCOND = '0',
 # Tables that were read in place of ours would be empty, which would show.
 RELATIONS = ["events", "events_pending", "events_failed", "dedup", "rescan_queue", "stopped_sinks", "failing_sinks", "leases", "sinks", "wrappers",
              "pg_class", "pg_foreign_server", "pg_user_mapping", "pg_namespace", "pg_extension", "pg_database", "pg_roles", "pg_inherits", "pg_locks"]
-VALUES = {"text": "'x'", "bigint": "1", "uuid": "'018f0000-0000-7000-8000-000000000001'", "jsonb": "'{}'", "json": "'{}'", "bytea": "'x'", "boolean": "true", "tid": "'(0,1)'",
+VALUES = {"text": "'x'", "bigint": "1", "double precision": "1", "uuid": "'018f0000-0000-7000-8000-000000000001'", "jsonb": "'{}'", "json": "'{}'", "bytea": "'x'", "boolean": "true", "tid": "'(0,1)'",
           "timestamp with time zone": "'2030-01-01'", "interval": "'1s'", "oid": "1417", "regclass": "'outbox_internal.dedup'", "text[]": "'{url=https://crm.invalid}'", "integer": "1",
           "uuid[]": "'{018f0000-0000-7000-8000-000000000001}'", "bigint[]": "'{1}'"}
 UUID = "'018f0000-0000-7000-8000-00000000000{}'"

@@ -136,7 +136,7 @@ def test_no_secret_is_shown(shown):
 def test_the_url_that_is_used_is_shown_or_none(db):
     """If the user mapping has a URL, the server's is ignored by the preview and by the check of an event."""
     with db.role("crm_user"):
-        db.sql("GRANT USAGE ON SCHEMA outbox TO crm_user; GRANT EXECUTE ON FUNCTION outbox.preview TO crm_user")
+        db.sql("GRANT USAGE ON SCHEMA outbox TO crm_user; GRANT INSERT ON outbox.events TO crm_user; GRANT EXECUTE ON FUNCTION outbox.preview TO crm_user")
         with db.connect() as connection:
             connection.execute("CREATE SERVER crm FOREIGN DATA WRAPPER outbox_webhook OPTIONS (url 'https://of-server.example/${header.tenant}')")
             connection.execute("GRANT USAGE ON FOREIGN SERVER crm TO crm_user")

@@ -62,6 +62,11 @@ static void write_head(int file, Head *head) {
   (void)!pwrite(file, head, sizeof(*head), 0);
 }
 
+/* The clock may have been set: a crash of the future is one of now. */
+static int64 milliseconds_since(TimestampTz then, TimestampTz now) {
+  return then > now ? 0 : (now - then) / 1000;
+}
+
 /* ---- the worker --------------------------------------------------------------------------------------------- */
 
 static void write_runs(int32 runs) {
@@ -80,10 +85,27 @@ static void quit(SIGNAL_ARGS) {
   SignalHandlerForCrashExit(OUTBOX_SIGNAL_ARGUMENTS);
 }
 
-/* The postmaster takes another code for a crash. */
-static void end_at_exit(int code, Datum) {
-  if (code == 0 || code == 1)
-    crash_record_end();
+/* Does another worker of the database run, or is a crash remembered? */
+static bool is_needed(int file) {
+  Head head;
+  Mark mark;
+
+  for (int index = 0; index < OUTBOX_MAX_WORKERS; index++)
+    if (pread(file, &mark, sizeof(mark), mark_at(index)) == (ssize_t)sizeof(mark) && mark.runs != 0)
+      return true;
+  read_head(file, &head);
+  return head.count > 0 && milliseconds_since(head.last, GetCurrentTimestamp()) <= CRASHES_END_MS;
+}
+
+/* The postmaster takes another code for a crash. A record that says nothing is removed, so that none is left behind
+ * when the server is started without the library. If a worker of the same database starts at this moment, its crash
+ * may not be counted. */
+static void end_at_exit(int code, Datum database) {
+  if (code != 0 && code != 1)
+    return;
+  crash_record_end();
+  if (own_file >= 0 && !is_needed(own_file))
+    crash_record_remove(DatumGetObjectId(database));
 }
 
 void crash_record_begin(Oid database, int index) {
@@ -102,7 +124,7 @@ void crash_record_begin(Oid database, int index) {
     write_head(own_file, &head);
   pqsignal(SIGQUIT, quit);
   write_runs(1);
-  on_proc_exit(end_at_exit, 0);
+  on_proc_exit(end_at_exit, ObjectIdGetDatum(database));
 }
 
 /* ---- the launcher ------------------------------------------------------------------------------------------- */
@@ -139,11 +161,6 @@ void crash_records_begin(void) {
     close(file);
   }
   crash_record_begin(InvalidOid, 0);
-}
-
-/* The clock may have been set: a crash of the future is one of now. */
-static int64 milliseconds_since(TimestampTz then, TimestampTz now) {
-  return then > now ? 0 : (now - then) / 1000;
 }
 
 static Crashes count(int file, TimestampTz now) {
