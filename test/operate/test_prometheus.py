@@ -152,6 +152,15 @@ def test_alerts_follow_their_causes(db, prometheus):
             db.sql(f"EXPLAIN {statement}")
 
 
+BASE = "{{ with $externalLabels.outbox_docs }}{{ . }}{{ else }}docs{{ end }}/"
+
+
+def runbook(name: str, docs: str = "docs") -> str:
+    base, page = ALERTS[name]["annotations"]["runbook"][:len(BASE)], ALERTS[name]["annotations"]["runbook"][len(BASE):]
+    assert base == BASE, name
+    return f"{docs}/{page}"
+
+
 def test_alerts_have_their_row_in_the_page_and_their_runbook():
     page = (ROOT / "docs" / "monitoring.md").read_text()
     assert re.findall(r"^\| `(Outbox\w+)` \|", page, re.M) == list(ALERTS)
@@ -159,7 +168,7 @@ def test_alerts_have_their_row_in_the_page_and_their_runbook():
         assert {"summary", "description", "runbook"} == set(rule["annotations"]) and rule["labels"]["severity"] in ("warning", "critical")
         asked = re.findall(r"query \(printf `([^`]*)` \$labels.datname\)", rule["annotations"]["description"])
         assert all(query.count("%") == 1 for query in asked) and bool(asked) == ("without (sink)" in rule["expr"]), name
-        path, anchor = rule["annotations"]["runbook"].split("#")
+        path, anchor = runbook(name).split("#")
         headings = re.findall(r"^#+ (.*)$", (ROOT / path).read_text(), re.M)
         assert anchor in {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}, name
 
@@ -246,9 +255,9 @@ def test_one_endpoint_of_many_is_no_emergency(tmp_path):
                         series[name.replace("crm", sink)] = CUSTOMERS[kind].get(short, values if kind == "well" or not short.startswith("publish") else "7x120")
         return [{"series": name, "values": values} for name, values in series.items()]
 
-    def alert(name: str, labels: dict[str, str], summary: str, sinks: str) -> dict:
+    def alert(name: str, labels: dict[str, str], summary: str, sinks: str, docs: str = "docs") -> dict:
         found = {"exp_labels": {"datname": "app"} | labels, "exp_annotations": {
-            "summary": summary, "runbook": ALERTS[name]["annotations"]["runbook"],
+            "summary": summary, "runbook": runbook(name, docs),
             "description": re.sub(r"\{\{ range.*?end \}\}", sinks, ALERTS[name]["annotations"]["description"])}}
         return {"alertname": name, "eval_time": "30m", "exp_alerts": [found]}
 
@@ -264,7 +273,8 @@ def test_one_endpoint_of_many_is_no_emergency(tmp_path):
              alert("OutboxMostSinksDown", {"severity": "critical"}, "Database app: sinks that are down (half of all or more): 3", " down0 down1 down2"),
              alert("OutboxOldestEventVeryLate", {"severity": "critical"}, "Database app: sinks with events late by more than 5 minutes (half of all or more): 3", " down0 down1 down2")]},
         {"interval": "1m", "input_series": life(well=9, still=1), "promql_expr_test": firing({30: {"OutboxNothingPublished", "OutboxOldestEventLate"}}),
-         "alert_rule_test": [alert("OutboxNothingPublished", {"severity": "critical"}, "Database app: sinks that stand still: 1", " still0")]}])
+         "external_labels": {"outbox_docs": "https://git.example/docs"},  # where the runbooks are
+         "alert_rule_test": [alert("OutboxNothingPublished", {"severity": "critical"}, "Database app: sinks that stand still: 1", " still0", "https://git.example/docs")]}])
 
 
 def test_each_alert_fires_for_its_cause_and_no_other(tmp_path):
@@ -280,3 +290,20 @@ def test_each_alert_fires_for_its_cause_and_no_other(tmp_path):
             "promql_expr_test": firing(expected)})
     check_rules(tmp_path, tests)
     assert set().union(*(alerts for _, expected in STORIES for alerts in expected.values())) == set(ALERTS)
+
+
+def test_sinks_in_trouble_are_all_that_are(tmp_path):
+    """Of the panel: each state in which a sink does not deliver as it should, except a pause, which somebody wanted."""
+    [expression] = [expression for title, expression in TARGETS if title == "Sinks in trouble"]
+    expression = expression.replace("$datname", ".*").replace("$sink", ".*")
+    troubles = [{}, {"sink_paused": "1x120"}] + [{name: "1x120"} for name in (
+        "sink_circuit_open", "sink_disabled", "sink_misconfigured", "sink_degraded", "unrecorded_events", "dropped_sink_events")] + [
+        {"sink_circuit_open": "1x120", "unrecorded_events": "7x120"}]
+    tests = []
+    for changes in troubles:
+        series = {name: changes.get(name.split("{")[0].removeprefix("outbox_"), values) for name, values in HEALTHY.items()}
+        tests.append({"interval": "1m", "input_series": [{"series": name, "values": values} for name, values in series.items()],
+                      "promql_expr_test": [{"expr": expression, "eval_time": "30m", "exp_samples": [{"labels": "{}", "value": int(bool(changes) and "sink_paused" not in changes)}]}]})
+    lost = [{"series": 'outbox_dropped_sink_events{datname="app"}', "values": "3x120"}]  # of the last sink
+    tests.append({"interval": "1m", "input_series": lost, "promql_expr_test": [{"expr": expression, "eval_time": "30m", "exp_samples": [{"labels": "{}", "value": 1}]}]})
+    check_rules(tmp_path, tests)
