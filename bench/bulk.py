@@ -29,7 +29,7 @@ def measure(stage: Stage, results: Results, events: int, rounds: int) -> None:
         plain.make(stage, db, "Bulk", events)
         for sinks, goals in ((1, [ratio_at_least(0.6), at_least(100_000)]), (3, [ratio_at_least(0.5)])):
             while (count := db.value("SELECT count(*) FROM pg_foreign_server")) < sinks:
-                db.kafka_sink(f"sink{count + 1}", stage.kafka)
+                db.kafka_sink(f"sink{count + 1}", stage.kafka, compression_type="lz4")
             ours, beside = [], []
             for _ in range(rounds):
                 beside.append(insert(db, PLAIN.format(sinks=sinks), "plain", events * sinks))

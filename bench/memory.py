@@ -200,7 +200,7 @@ def sinks(stage: Stage, results: Results) -> None:
     nginx = stage.rig.nginx()
     with stage.database("sinks") as db:
         for n in range(25):
-            db.kafka_sink(f"kafka{n}", stage.kafka)
+            db.kafka_sink(f"kafka{n}", stage.kafka, compression_type="lz4")
             db.webhook_sink(f"webhook{n}", nginx.url, SECRET)
         with watched(results, db, "50 sinks, 4,000 events to each"):
             load(db, 4_000, 1000)

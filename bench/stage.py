@@ -64,7 +64,7 @@ class Stage:
             database.drop()
 
     def kafka_sink(self, db: Database, **options: str) -> None:
-        db.kafka_sink("main", self.kafka, linger_ms=self.linger_ms, **options)
+        db.kafka_sink("main", self.kafka, linger_ms=self.linger_ms, compression_type="lz4", **options)
 
     def switch(self, on: bool) -> None:
         """outbox.enabled for the whole server: it is off during loading."""

@@ -15,7 +15,7 @@ PARTITIONS = 4
 
 KAFKA_SINKS = {
     "plain": {},
-    "now": {"timestamp": "now"},
+    "created": {"timestamp": "created_at"},
     "templates": {"topic": "templates.${event_type}.${aggregate_type}", "key": "${aggregate_id}/${header.n}"},
     "partitioned": {"headers": "header.shard:partition, event_type:header:eventType, created_at:header, header.absent:header"},
     "raw": {"format": "raw", "key_format": "json"},

@@ -94,7 +94,7 @@ TEST(KafkaOptions, EveryMistakeHasItsOwnError) {
            {{"topic", "my topic"}, topic},
            {{"topic", ""}, topic, nullptr},
            {{"topic", ".."}, topic, nullptr},
-           {{"timestamp", "sent_at"}, "Expected one of: created_at, now."},
+           {{"timestamp", "sent_at"}, "Expected one of: now, created_at."},
            {{"format", "avro"}, "Expected one of: debezium, cloudevents, cloudevents-structured, raw."}});
   refused(OB_BAD_VALUE, "unknown variable \"tenant\" in the template of option \"topic\"",
           {{{"topic", "outbox.${tenant}"}, "", nullptr}});

@@ -184,14 +184,14 @@ TEST_F(KafkaTest, TheTopicFollowsItsTemplate) {
   EXPECT_EQ(broker.read("x.Order.order.created", 1, 1).size(), 1u);
 }
 
-TEST_F(KafkaTest, TheTimestampIsThatOfTheEventUnlessThatLiesInTheFuture) {
+TEST_F(KafkaTest, TheTimestampIsTheTimeOfSendingOrThatOfTheEventUnlessThatLiesInTheFuture) {
   broker.create_topic("created", 1);
   broker.create_topic("now", 1);
   auto now = [] {
     using namespace std::chrono;
     return duration_cast<milliseconds>(system_clock::now().time_since_epoch()).count();
   };
-  ob_sink *created = open({{"topic", "created"}}), *sending = open({{"topic", "now"}, {"timestamp", "now"}});
+  ob_sink *created = open({{"topic", "created"}, {"timestamp", "created_at"}}), *sending = open({{"topic", "now"}});
   int64_t before = now();
   door::Event event, future, ancient;
   future.ticket = 2;

@@ -285,6 +285,19 @@ public:
         mask.add(value);
     return mask;
   }
+  std::vector<Advice> advise(const SinkConfig &config, const Options &server,
+                             const Options * /*mapping*/) const override {
+    if (!static_cast<const KafkaConfig &>(config).sends_created_at())
+      return {};
+    return {
+        {"timestamp",
+         "Its records have the time of their events. A topic deletes an event that is sent later than its "
+         "retention.ms, by a replay, a redrive or after a long outage, soon after it was acknowledged, and refuses "
+         "one that is later than its message.timestamp.before.max.ms.",
+         set_option(server, KafkaRecordMaker::timestamp, "now") +
+             " -- consumers find the time of the event in a header with headers 'created_at:header'",
+         true}};
+  }
   std::shared_ptr<const SinkConfig> parse(const Options &server, const Options *mapping) const override {
     return std::make_shared<KafkaConfig>(server, mapping);
   }

@@ -68,7 +68,10 @@ static constexpr std::pair<const char *, const char *> defaults[] = {
        accumulates meanwhile, so lingering would only add latency. */
     {"max.in.flight.requests.per.connection", "1"},
     {"linger.ms", "0"},
-    {"compression.type", "lz4"},
+    /* As in Kafka's own clients, because KafkaJS, kafka-python and aiokafka read lz4, snappy and zstd only with a
+       package that is not installed with them. Per event of 300 bytes librdkafka takes 1.3 to 1.8 µs of CPU without
+       compression, 2.3 with lz4 or snappy, 3.0 with zstd, and 13.5 with gzip, which all clients read. */
+    {"compression.type", "none"},
     /* These events are claimed: enough to fill batches, few enough to send again after a crash. */
     {"queue.buffering.max.messages", "50000"},
     {"queue.buffering.max.kbytes", "65536"},

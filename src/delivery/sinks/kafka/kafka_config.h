@@ -33,6 +33,8 @@ public:
   /* Makes the record of an event, for submitting, checking at enqueue time and previews. Throws BadInput if it cannot
    * be sent. */
   void record(const ob_event &event, Record &record) const;
+  /* Whether records have the time of their events (option "timestamp"), and not that of sending. */
+  bool sends_created_at() const { return maker_.sends_created_at(); }
   /* How many messages librdkafka may hold. */
   uint32_t max_messages() const { return max_messages_; }
   /* The user name that the sink authenticates with, if an option sets one; otherwise empty. */

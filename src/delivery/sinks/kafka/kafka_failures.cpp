@@ -19,6 +19,14 @@ std::string KafkaSink::explain(rd_kafka_resp_err_t error, const char *text, cons
   return all;
 }
 
+/* The topic's bounds are message.timestamp.before.max.ms and message.timestamp.after.max.ms. */
+static std::string timestamp_advice(bool sends_created_at) {
+  if (sends_created_at)
+    return "; the record has the time of its event, which is outside of the topic's message.timestamp.before.max.ms or "
+           "message.timestamp.after.max.ms: set option timestamp of the sink to 'now', and redrive the event";
+  return "; the record has the time of sending: do the clocks of the database server and the broker agree?";
+}
+
 std::string about_topic(const std::string &topic) {
   return "topic \"" + topic + "\" ";
 }
@@ -69,6 +77,8 @@ void KafkaSink::on_failure(const KafkaSlots::Slot &slot, uint64_t opaque, rd_kaf
         (error == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE || error == RD_KAFKA_RESP_ERR_RECORD_LIST_TOO_LARGE))
       message += "; with its key and headers the event has " + std::to_string(culprit) +
                  " bytes, more than the topic's max.message.bytes";
+    else if (culprit > 0 && error == RD_KAFKA_RESP_ERR_INVALID_TIMESTAMP)
+      message += timestamp_advice(config_->sends_created_at());
   } else if (!topics_.empty()) {
     topics_.ended(opaque);
   }

@@ -1,8 +1,9 @@
 /*
  * kafka_record.cpp: one function makes the record for submitting, for the check at enqueue time (which has no
- * payload, only its length) and for previews. The timestamp is never later than the clock: brokers refuse such
- * records, and a retry would not help. The default record costs 446 instructions; with two headers of the event
- * 590.
+ * payload, only its length) and for previews. The timestamp is the time of sending by default: a topic's retention
+ * and its message.timestamp.before.max.ms judge by it, so a record that is sent late with the time of its event would
+ * be deleted at once, or refused. It is never later than the clock, which brokers refuse as well. The default record
+ * costs 446 instructions; with two headers of the event 590.
  */
 #include "delivery/sinks/kafka/kafka_record.h"
 
@@ -20,8 +21,7 @@
 namespace outbox {
 namespace {
 
-constexpr OptionName TOPIC{"topic"}, KEY{"key"}, PARTITION{"partition"}, TIMESTAMP{"timestamp"},
-    KEY_FORMAT{"key_format"};
+constexpr OptionName TOPIC{"topic"}, KEY{"key"}, PARTITION{"partition"}, KEY_FORMAT{"key_format"};
 
 constexpr const char *default_topic = "outbox.event.${aggregate_type}";
 constexpr const char *default_headers = "event_type:header:eventType"; /* otherwise no record says what happened */
@@ -98,8 +98,9 @@ static std::vector<OptionSpec> make_options() {
           PARTITION, check_partition,
           "Partition: a number, or a template that makes one. Default: a hash of the key, as Java's clients do it."),
       server_option(
-          TIMESTAMP, nullptr,
-          "Timestamp of the record: 'created_at' of the event, the default (never later than now), or 'now'."),
+          KafkaRecordMaker::timestamp, nullptr,
+          "Timestamp of the record: 'now', the default: the time of sending; or 'created_at' of the event (never later "
+          "than now), with which a topic deletes what is sent later than its retention."),
   };
   const std::vector<OptionSpec> &format = FormatOptions::specs();
   all.push_back(format.front());
@@ -125,7 +126,7 @@ KafkaRecordMaker::KafkaRecordMaker(const Options &server) {
                                          {"json", KeyFormat::Json},
                                          {"connect_json", KeyFormat::ConnectJson},
                                          {"base64", KeyFormat::Base64}});
-  created_at_ = parse_choice<bool>(server, TIMESTAMP, {{"created_at", true}, {"now", false}});
+  created_at_ = parse_choice<bool>(server, timestamp, {{"now", false}, {"created_at", true}});
 
   FormatOptions format = FormatOptions::parse(server);
   if (format.format == Format::Debezium && !find_option(server, HEADERS)) {

@@ -19,6 +19,7 @@ enum class KeyFormat {
 
 class KafkaRecordMaker {
 public:
+  static constexpr OptionName timestamp{"timestamp"};
   static const std::vector<OptionSpec> &options();
 
   explicit KafkaRecordMaker(const Options &server); /* throws BadInput */
@@ -37,6 +38,9 @@ public:
   /* The largest payload that can fit into `value` bytes. */
   size_t max_payload(size_t value) const;
 
+  /* Whether records have the time of their events, and not that of sending. */
+  bool sends_created_at() const { return created_at_; }
+
   /* The possible topic names, with "*" for what depends on the event. */
   std::string topic_glob() const { return topic_.glob(); }
 
@@ -50,7 +54,7 @@ private:
   std::optional<Template> partition_; /* not set: chosen by the key */
   bool partition_is_column_ = false;  /* named in option `headers`: a NULL column means chosen by the key */
   KeyFormat key_format_;
-  bool created_at_; /* the record's timestamp is created_at */
+  bool created_at_; /* the record's timestamp is created_at, otherwise the time of sending */
   std::unique_ptr<const RecordFormat> format_;
 };
 
