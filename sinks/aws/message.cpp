@@ -15,6 +15,7 @@
 #include "delivery/base/clean_text.h"
 #include "delivery/base/text_view.h"
 #include "delivery/base/uuid.h"
+#include "delivery/engine/delivery_identity.h"
 #include "delivery/formats/cloudevents.h"
 #include "delivery/formats/json_text.h"
 #include "delivery/identity/aws_signature.h"
@@ -193,7 +194,7 @@ void MessageMaker::make_message(const ob_event &event, const Record &record, Ent
   if (fifo_ || (service_ == Service::Sqs && !key.empty())) /* the group makes standard queues fair queues */
     add("MessageGroupId", key.empty() ? std::string(id) : group_of(key), entry);
   if (fifo_)
-    add("MessageDeduplicationId", id, entry);
+    add("MessageDeduplicationId", DeliveryIdentity(event).text(), entry);
 }
 
 // ---- EventBridge ----

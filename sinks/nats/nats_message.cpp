@@ -9,7 +9,7 @@
 #include "delivery/base/clean_text.h"
 #include "delivery/base/text.h"
 #include "delivery/base/text_view.h"
-#include "delivery/base/uuid.h"
+#include "delivery/engine/delivery_identity.h"
 #include "delivery/options/headers.h"
 #include "protocol.h"
 #include "subject.h"
@@ -124,10 +124,8 @@ void MessageMaker::make(const ob_event &event, Content &content, std::string_vie
     throw BadInput(OB_BAD_VALUE, SUBJECT, shown(content.subject) + " is no subject for an event", problem,
                    "Change option \"subject\" of the sink, or what the event has for it.");
   format_->write(event, record);
-  char id[36];
-  uuid_text(event.id, id);
   content.headers = header_block_begin;
-  append_header("Nats-Msg-Id", {id, sizeof id}, content.headers);
+  append_header("Nats-Msg-Id", DeliveryIdentity(event).text(), content.headers);
   if (!stream_.empty())
     append_header("Nats-Expected-Stream", stream_, content.headers);
   add_headers(content);

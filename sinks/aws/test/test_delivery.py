@@ -84,10 +84,23 @@ def test_order_of_each_key_and_batches(db, moto, front, name, kind):
         assert numbers == [n for n in range(300) if str(n % 60) == key]
     for message in messages:
         assert message["Attributes"]["MessageGroupId"] == json.loads(message["Body"])["key"]
-        assert message["Attributes"]["MessageDeduplicationId"] == message["MessageAttributes"]["id"]["StringValue"]
+        assert message["Attributes"]["MessageDeduplicationId"][:37] == message["MessageAttributes"]["id"]["StringValue"] + "-"
     all_is_sent(db)
     sizes = [request.size for request in front.sends()]
     assert sum(sizes) == 300 and max(sizes) == 10 and len(sizes) < 100, sizes
+
+
+@pytest.mark.parametrize("kind", ["queue", "topic"])
+def test_two_sinks_of_one_fifo_and_a_replay_are_no_duplicates(db, moto, front, name, kind):
+    queue = moto.queue(f"{name}.fifo")
+    options = {"queue_url": queue.url} if kind == "queue" else {"topic_arn": moto.topic(f"{name}-t.fifo", queue)}
+    for sink in ("a", "b"):
+        db.aws_sink(sink, front.url, retention="1d", **options)
+    id = db.enqueue("Order", "7")
+    assert {message["MessageAttributes"]["id"]["StringValue"] for message in queue.read(2, 60)} == {id}
+    wait_until(lambda: db.pending() == 0, 30, "both acknowledgements")
+    db.sql("SELECT outbox.resend(%s, 'a')", id)
+    queue.read(3, 60)
 
 
 def test_keys_that_are_no_group(db, moto, front, name):

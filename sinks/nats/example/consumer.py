@@ -34,7 +34,7 @@ async def main(url: str, dsn: str, stream: str) -> None:
                 continue
             if "outbox-probe" not in message.headers:  # the test message of outbox.probe(..., send => true)
                 async with database.transaction():
-                    row = await (await database.execute("SELECT outbox.mark_processed(%s, 'mail')", [message.headers["Nats-Msg-Id"]])).fetchone()
+                    row = await (await database.execute("SELECT outbox.mark_processed(%s, 'mail')", [message.headers["id"]])).fetchone()
                     if row[0]:
                         await work(database, message.subject, json.loads(message.data))
             await message.ack()

@@ -19,7 +19,7 @@ class Message(NamedTuple):
 
     @property
     def id(self) -> str:
-        return self.headers["Nats-Msg-Id"]
+        return self.headers["id"] if "id" in self.headers else self.headers.get("ce-id") or self.headers["Nats-Msg-Id"][:36]
 
 
 class Stream:
