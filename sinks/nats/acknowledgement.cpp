@@ -110,8 +110,11 @@ Acknowledgement read_acknowledgement(const Operation &message) {
   Answer answer = read(message.text);
   if (answer.is_json && answer.has_error)
     return of_error(answer);
-  if (answer.is_json && message.status().empty() && !answer.stream.empty() && is_place(answer.sequence))
-    return {};
+  if (answer.is_json && message.status().empty() && !answer.stream.empty() && is_place(answer.sequence)) {
+    Acknowledgement stored;
+    stored.duplicate = answer.is_duplicate;
+    return stored;
+  }
   return {Outcome::Deferred, OB_REASON_TOPIC,
           "is answered by a subscriber that is no stream: correct option subject"};
 }

@@ -12,6 +12,8 @@ struct Acknowledgement {
   Outcome outcome = Outcome::Sent; /* Deferred: the subject cannot be used now */
   ob_reason reason = OB_REASON_NONE;
   std::string why; /* what is wrong with the subject, or the message */
+  bool duplicate =
+      false; /* Sent, and the stream has dropped the message, because it has had its Nats-Msg-Id before */
 };
 
 Acknowledgement read_acknowledgement(const Operation &message);

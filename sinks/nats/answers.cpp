@@ -65,7 +65,7 @@ void Publisher::on_message(const Operation &message) {
   until_memory([&] {
     Acknowledgement answer = read_acknowledgement(message);
     if (answer.outcome == Outcome::Sent)
-      on_stored(at->second, message.text);
+      on_stored(at->second, message.text, answer.duplicate);
     else if (answer.outcome == Outcome::Deferred)
       on_refused(at->second, answer.why, answer.reason);
     else
@@ -75,7 +75,7 @@ void Publisher::on_message(const Operation &message) {
 }
 
 /* May be called again if it throws std::bad_alloc. */
-void Publisher::on_stored(const InFlight &message, std::string_view answer) {
+void Publisher::on_stored(const InFlight &message, std::string_view answer, bool duplicate) {
   if (handover_.keeps_acknowledgements())
     handover_.acknowledged(message.serial, place_of(answer));
   if (stored_.size() == stored_.capacity())
@@ -89,7 +89,20 @@ void Publisher::on_stored(const InFlight &message, std::string_view answer) {
     for (auto &[subject, messages] : waiting)
       end_waiting(std::move(messages), true);
   }
+  if (duplicate && message.is_new)
+    on_foreign_duplicate(answer);
   stored_.push_back(message.serial);
+}
+
+/* The stream has dropped a message that was sent for the first time: another publisher has used its Nats-Msg-Id. */
+void Publisher::on_foreign_duplicate(std::string_view answer) {
+  if (!told_of_duplicate_)
+    reporter_->log(OB_LOG_WARNING, until_memory([&] {
+                     return "an event was dropped as a duplicate, though it is sent for the first time (" +
+                            place_of(answer) + "): another publisher has used its Nats-Msg-Id";
+                   }));
+  told_of_duplicate_ = true;
+  reporter_->failed(OB_REASON_DUPLICATE);
 }
 
 /* May be called again if it throws std::bad_alloc. */

@@ -10,8 +10,9 @@ namespace outbox::nats {
 struct Message {
   uint64_t ticket, key_hash;
   std::string subject;
-  std::string data;    /* headers and body, as they are sent */
-  size_t headers_size; /* of data */
+  std::string data;             /* headers and body, as they are sent */
+  size_t headers_size;          /* of data */
+  int64_t first_tried_after_us; /* Unix time: created_at of its event; INT64_MIN: it was tried before */
 
   size_t size() const { return sizeof(Message) + subject.size() + data.size(); }
 };

@@ -10,6 +10,8 @@
 
 namespace outbox::nats {
 
+using std::chrono::duration_cast;
+using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
 static constexpr size_t most_unsent = 262'144;
@@ -47,7 +49,8 @@ void Publisher::run_once() {
 void Publisher::connect() {
   connection_ = open<Connection>(config_->connecting);
   received_at_ = alive_at_ = acknowledged_at_ = Clock::now();
-  pinged_ = false;
+  connected_at_us_ = duration_cast<microseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+  told_of_duplicate_ = pinged_ = false;
   reporter_->log(OB_LOG_INFO, "connected to " + connection_->peer() + ", " + connection_->product());
   if (size_t most = connection_->info().max_payload; most < config_->max_message_bytes)
     reporter_->log(OB_LOG_WARNING, "max_payload of the server is " + std::to_string(most) +
@@ -170,7 +173,7 @@ void Publisher::publish(uint64_t serial, Message &message, bool tries) {
   stall_detector_.on_submit(in_flight_.size() - 1, now);
   last_number_++;
   handover_.forget_bytes(serial);
-  at->second = {serial, std::move(message.subject), now, tries};
+  at->second = {serial, std::move(message.subject), now, tries, message.first_tried_after_us > connected_at_us_};
 }
 
 void Publisher::defer(uint64_t serial, const std::string &subject, const std::string &why, ob_reason reason) {

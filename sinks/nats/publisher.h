@@ -35,7 +35,8 @@ private:
     uint64_t serial;
     std::string subject;
     Time sent_at;
-    bool tries; /* the subject, which was refused before */
+    bool tries;  /* the subject, which was refused before */
+    bool is_new; /* no connection before this one can have sent it */
   };
   struct Waiting {
     uint64_t serial;
@@ -60,7 +61,8 @@ private:
   void on_operation(const Operation &operation);
   void on_message(const Operation &message);
   void on_permission_error(std::string_view error);
-  void on_stored(const InFlight &message, std::string_view answer);
+  void on_stored(const InFlight &message, std::string_view answer, bool duplicate);
+  void on_foreign_duplicate(std::string_view answer);
   void on_rejected(const InFlight &message, const std::string &why, ob_reason reason);
   void on_refused(const InFlight &message, const std::string &why, ob_reason reason);
   void give_up_unanswered(Time now);
@@ -72,6 +74,8 @@ private:
 
   /* From here on: the sink's thread only. */
   std::unique_ptr<Connection> connection_; /* null while disconnected */
+  int64_t connected_at_us_ = 0;            /* Unix time */
+  bool told_of_duplicate_ = false;
   Time received_at_{}, acknowledged_at_{};
   Time alive_at_{};                        /* when something was received, or left a full socket */
   uint64_t acknowledged_up_to_ = 0;        /* the server has read all messages before this one */

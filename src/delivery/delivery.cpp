@@ -389,8 +389,8 @@ int64_t ob_retry_delay_ms(const char *policy, int attempts, bool slow, uint64_t 
 
 const char *ob_reason_name(ob_reason reason) noexcept {
   static constexpr std::array<const char *, OB_REASONS> names = {
-      "none",     "timeout",      "connection", "dns",   "tls",    "auth",    "http_3xx", "http_4xx",
-      "http_5xx", "rate_limited", "too_large",  "topic", "broker", "blocked", "invalid",  "other"};
+      "none",         "timeout",   "connection", "dns",    "tls",     "auth",    "http_3xx",  "http_4xx", "http_5xx",
+      "rate_limited", "too_large", "topic",      "broker", "blocked", "invalid", "duplicate", "other"};
 
   return names[reason];
 }

@@ -89,8 +89,8 @@ typedef struct ob_event {
   const ob_header *headers;
   size_t n_headers;
   /* NULL, or why the caller could not make the event, which then has neither payload nor headers: it ends as
-   * OB_REJECTED with this text, in its turn. */
-  const char *refused;
+   * OB_REJECTED with this message and detail, in its turn. */
+  const ob_error *refused;
 } ob_event;
 
 /* Sets the value of ${database}: the database of this process. Call it before options are parsed; the name is copied.
@@ -284,6 +284,8 @@ typedef enum ob_reason {
   OB_REASON_BROKER,       /* a broker responds, but cannot store */
   OB_REASON_BLOCKED,      /* the network guard refused the address */
   OB_REASON_INVALID,      /* this event cannot be sent with the sink's options */
+  /* Acknowledged as stored before, though the sink has not sent it before: the peer has dropped it. */
+  OB_REASON_DUPLICATE,
   OB_REASON_OTHER,
   OB_REASONS
 } ob_reason;

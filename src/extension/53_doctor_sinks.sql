@@ -86,7 +86,9 @@ BEGIN
            outbox_internal.other_leases(
              f.oid, coalesce((SELECT o.option_value::boolean FROM pg_options_to_table(f.srvoptions) AS o
                               WHERE o.option_name = 'ordered'), true)) AS leased_until,
-           outbox_internal.mapping_options(f.oid) AS mapping
+           outbox_internal.mapping_options(f.oid) AS mapping,
+           (SELECT e.failures FROM outbox_internal.sink_failures() AS e
+            WHERE e.server = f.oid AND e.reason = 'duplicate') AS duplicates
     FROM outbox.sinks AS v
     JOIN pg_foreign_server AS f ON f.srvname = v.name
     LEFT JOIN outbox.stopped_sinks AS t ON t.sink = v.name
@@ -241,6 +243,17 @@ BEGIN
                         ELSE '' END;
       hint := format('SELECT outbox.redrive(id, sink) FROM outbox.events WHERE status = ''FAILED'' AND sink = %L; '
                      '-- when the cause is gone, which last_error of the same rows tells', s.name);
+    END IF;
+    IF s.duplicates > 0 THEN
+      detail := format('%s Since %s, %s dropped by the destination as stored before, though this sink had not '
+                       'sent them before.', detail, date_trunc('second', s.stats_since),
+                       outbox_internal.counted(s.duplicates, 'event was', 'events were'));
+      IF status = 'ok' THEN
+        status := 'warning';
+        hint := format('SELECT outbox.reset_stats(%L); -- when the other publisher with the same Nats-Msg-Id is '
+                       'stopped: a copy of this database whose worker runs, for example. outbox.replay() sends '
+                       'kept events again', s.name);
+      END IF;
     END IF;
     IF status = 'ok' AND pace.seconds >= 300 AND s.oldest_due_age > patience THEN
       status := 'warning';

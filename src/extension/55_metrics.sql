@@ -165,7 +165,8 @@ COMMENT ON COLUMN outbox.failure_metrics.datname IS 'Label: this database.';
 COMMENT ON COLUMN outbox.failure_metrics.sink IS 'Label: the sink.';
 COMMENT ON COLUMN outbox.failure_metrics.reason IS
   'Label: timeout, connection (refused or lost), dns, tls, auth, http_3xx, http_4xx, http_5xx, rate_limited, '
-  'too_large, topic, broker, blocked (by the network guard), invalid (this event), or other.';
+  'too_large, topic, broker, blocked (by the network guard), invalid (this event), duplicate (dropped by the '
+  'destination), or other.';
 COMMENT ON COLUMN outbox.failure_metrics.publish_failures_total IS
   'Failed deliveries, also those that cost no attempt, and times that the sink was found down.';
 

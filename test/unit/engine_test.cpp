@@ -263,7 +263,8 @@ TEST_F(EngineOrder, WhatTheCallerCouldNotMakeIsRejectedInItsTurn) {
     batch.push_back(event->raw());
   }
   batch[1].payload = {nullptr, 0};
-  batch[1].refused = "payload of the event is too large: It is.";
+  const ob_error too_large = {OB_TOO_LARGE, "", "payload of the event is too large", "It is.", ""};
+  batch[1].refused = &too_large;
   EXPECT_EQ(ob_submit(sink, batch.data(), batch.size()), 3u);
   EXPECT_EQ(control("main").held, (std::vector<uint64_t>{1}));
   EXPECT_EQ(ended(), (Ended{{2, OB_REJECTED}, {3, OB_RETURNED}}));

@@ -90,6 +90,7 @@ public:
   }
   void down(std::string, ob_reason) override {}
   void up() override {}
+  void failed(ob_reason) override {}
   void degraded(std::string) override {}
   void resumed(std::string) override {}
   void disabled(std::string reason) override {

@@ -65,6 +65,40 @@ def test_two_sinks_of_one_stream_have_all_of_their_messages_in_it(db, server, na
     assert "duplicate" not in str(db.sql("SELECT acknowledgement FROM outbox.events"))
 
 
+def test_an_event_that_another_publisher_has_sent_is_named(pg, db, server, name):
+    """Its message is dropped as a duplicate, though this sink sends it for the first time."""
+    stream, since = Stream(server, name), pg.log.stat().st_size
+    db.nats_sink("nats", server, subject=f"{name}.${{event_type}}", retention="1d")
+    db.enqueue("Order", "7")
+    wait_until(lambda: db.pending() == 0, 20, sinks(db))
+    assert db.sql("SELECT status, hint FROM outbox.doctor() WHERE \"check\" = 'sink nats'") == [("ok", None)]
+    id = db.value("SELECT outbox.enqueue('Order', '7', 'made', '{}', available_at => now() + interval '1 hour')")
+    identity = db.value("SELECT id || '-' || lpad(to_hex(position), 16, '0') FROM outbox.events WHERE id = %s", id)
+    server.run(lambda js: js.publish(f"{name}.made", b"of somebody else", headers={"Nats-Msg-Id": identity}))
+    db.sql("UPDATE outbox.events SET available_at = now() WHERE id = %s AND status = 'PENDING'", id)
+    wait_until(lambda: db.pending() == 0, 20, sinks(db))
+    assert stream.count() == 2 and stream.read(2)[1].body == b"of somebody else"
+    assert re.match(f"stream {name}, sequence 2, duplicate", db.value("SELECT acknowledgement FROM outbox.events WHERE id = %s", id))
+    wait_until(lambda: db.value("SELECT publish_failures_total FROM outbox.failure_metrics WHERE reason = 'duplicate'") == 1, 20, sinks(db))
+    [(status, detail, hint)] = db.sql("SELECT status, detail, hint FROM outbox.doctor() WHERE \"check\" = 'sink nats'")
+    assert status == "warning" and "1 event was dropped by the destination as stored before" in detail and "reset_stats('nats')" in hint
+    assert "another publisher has used its Nats-Msg-Id" in pg.logged(since)
+    db.sql("SELECT outbox.reset_stats('nats')")
+    assert db.value("SELECT status FROM outbox.doctor() WHERE \"check\" = 'sink nats'") == "ok"
+
+
+def test_an_event_that_is_sent_again_is_no_foreign_duplicate(db, server, name):
+    stream = Stream(server, name)
+    db.nats_sink("nats", server, subject=f"{name}.${{event_type}}", retention="1d")
+    id = db.value("SELECT outbox.enqueue('Order', '7', 'made', '{}', available_at => now() + interval '1 hour')")
+    identity = db.value("SELECT id || '-' || lpad(to_hex(position), 16, '0') FROM outbox.events WHERE id = %s", id)
+    server.run(lambda js: js.publish(f"{name}.made", b"sent before the connection was lost", headers={"Nats-Msg-Id": identity}))
+    db.sql("UPDATE outbox.events SET available_at = now(), attempts = 1 WHERE id = %s AND status = 'PENDING'", id)
+    wait_until(lambda: db.pending() == 0, 20, sinks(db))
+    assert stream.count() == 1 and "duplicate" in db.value("SELECT acknowledgement FROM outbox.events WHERE id = %s", id)
+    assert db.sql("SELECT * FROM outbox.failure_metrics") == []
+
+
 def test_a_thousand_keys_in_order(db, server, name):
     stream = Stream(server, name)
     db.nats_sink("nats", server, subject=f"{name}.${{event_type}}")

@@ -148,6 +148,7 @@ public:
   }
   void down(std::string text, ob_reason reason) override { post(What::Down, text, reason); }
   void up() override { post(What::Up, {}); }
+  void failed(ob_reason reason) override { post(What::Failed, {}, reason); }
   void degraded(std::string reason) override { post(What::Degraded, reason); }
   void resumed(std::string error) override { post(What::Resumed, error); }
   void disabled(std::string reason) override { post(What::Disabled, reason); }

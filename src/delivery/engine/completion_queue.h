@@ -23,13 +23,13 @@ namespace outbox {
 class CompletionQueue {
 public:
   struct Report {
-    enum class What { Completions, Sent, Down, Up, Degraded, Resumed, Disabled };
+    enum class What { Completions, Sent, Down, Up, Failed, Degraded, Resumed, Disabled };
     uint64_t sink; /* an id, not a pointer: a report for a closed sink is ignored */
     What what;
     std::vector<Completion> completions;
     std::vector<uint64_t> sent; /* tickets */
     std::string text;           /* with Resumed: the beginning of the errors that are over, cleaned as they are */
-    ob_reason reason = OB_REASON_NONE; /* with Down */
+    ob_reason reason = OB_REASON_NONE; /* with Down and Failed */
   };
 
   CompletionQueue(); /* throws std::system_error */

@@ -46,11 +46,9 @@ bool Runner::submit(const ob_event &event) {
     end_at_once({event.ticket, event.key_hash, Outcome::Returned, -1, "waits behind a failed event of the same key"});
     return true;
   }
-  if (event.refused) {
-    end_at_once({event.ticket, event.key_hash, Outcome::Rejected, -1, event.refused, OB_REASON_TOO_LARGE});
-    return true;
-  }
   try {
+    if (const ob_error *refused = event.refused)
+      throw BadInput(refused->kind, refused->subject, refused->message, refused->detail);
     if (!sink_->checks_events())
       config_->check_event(event);
     Submitted submitted = sink_->submit(event);
@@ -61,7 +59,7 @@ bool Runner::submit(const ob_event &event) {
     if (submitted.ended())
       end_at_once(std::move(*submitted.ended()));
   } catch (const BadInput &bad) {
-    /* The event was valid when it was enqueued; the options have changed since. */
+    /* It was valid when it was enqueued; the options have changed since, or it came into the table in another way. */
     std::string text = bad.what() + (bad.detail.empty() ? "" : ": " + bad.detail);
     ob_reason reason = bad.kind == OB_TOO_LARGE ? OB_REASON_TOO_LARGE : OB_REASON_INVALID;
     end_at_once({event.ticket, event.key_hash, Outcome::Rejected, -1, std::move(text), reason});
@@ -212,6 +210,9 @@ void Runner::on_signal(const CompletionQueue::Report &report) {
   case CompletionQueue::Report::What::Up:
     breaker_.up();
     break;
+  case CompletionQueue::Report::What::Failed:
+    count_failure(report.reason);
+    return;
   case CompletionQueue::Report::What::Degraded:
     until_memory([&] { degraded_ = report.text; });
     return;

@@ -89,6 +89,8 @@ public:
   /* The whole sink went down or came back, independently of an event. */
   virtual void down(std::string text, ob_reason reason) = 0;
   virtual void up() = 0;
+  /* Counts a failure that no event's outcome has: an event was acknowledged, and the peer has dropped it. */
+  virtual void failed(ob_reason reason) = 0;
   /* A part of the sink is down (a topic is missing), independently of an event; an empty reason: all parts work
    * again. */
   virtual void degraded(std::string reason) = 0;

@@ -299,17 +299,6 @@ static void read_texts(const EventRow *row, EventSize *size, ob_event *event) {
   read_headers(headers, event);
 }
 
-/* As the delivery library writes the reason for a dead letter. */
-static const char *refusal(const EventSize *size, size_t max_payload) {
-  ob_error error;
-
-  event_size_error(size, max_payload, &error);
-  const size_t room = strlen(error.message) + strlen(error.detail) + strlen(": ") + 1;
-  char *text = take_bytes(room);
-  snprintf(text, room, "%s: %s", error.message, error.detail);
-  return text;
-}
-
 bool event_row_to_event(const EventRow *row, bool ordered, size_t max_payload, ob_event *event, uint32 *bytes) {
   const Datum *values = row->tuple->tts_values;
   const bool *nulls = row->tuple->tts_isnull;
@@ -331,7 +320,9 @@ bool event_row_to_event(const EventRow *row, bool ordered, size_t max_payload, o
     event->payload = {NULL, 0};
     event->headers = NULL;
     event->n_headers = 0;
-    event->refused = refusal(&size, max_payload);
+    ob_error *error = (ob_error *)MemoryContextAlloc(round_context, sizeof(ob_error));
+    event_size_error(&size, max_payload, error);
+    event->refused = error;
   }
   size_t total = event->payload.len + event->aggregate_type.len + event->key.len + 256;
   for (const ob_header &header : std::span(event->headers, event->n_headers))

@@ -201,14 +201,10 @@ static void check_size(RouteSink *sink, const ob_event *event) {
   const size_t most = route_max_payload(sink);
   ob_error error = {};
 
-  if (event->refused) {
-    const char *detail = strstr(event->refused, ": ");
-    error.kind = OB_TOO_LARGE;
-    strlcpy(error.message, event->refused, Min(sizeof(error.message), (size_t)(detail - event->refused) + 1));
-    strlcpy(error.detail, detail + strlen(": "), sizeof(error.detail));
-  } else if (event->payload.len > most) {
+  if (event->refused)
+    error = *event->refused;
+  else if (event->payload.len > most)
     event_size_error(&size, most, &error);
-  }
   if (error.kind != OB_OK)
     delivery_error_of_sink(&error, sink->name);
 }

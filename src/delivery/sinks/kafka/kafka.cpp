@@ -294,7 +294,7 @@ public:
          "Its records have the time of their events. A topic deletes an event that is sent later than its "
          "retention.ms, by a replay, a redrive or after a long outage, soon after it was acknowledged, and refuses "
          "one that is later than its message.timestamp.before.max.ms.",
-         set_option(server, KafkaRecordMaker::timestamp, "now") +
+         set_option(server, TIMESTAMP, "now") +
              " -- consumers find the time of the event in a header with headers 'created_at:header'",
          true}};
   }

@@ -98,7 +98,7 @@ static std::vector<OptionSpec> make_options() {
           PARTITION, check_partition,
           "Partition: a number, or a template that makes one. Default: a hash of the key, as Java's clients do it."),
       server_option(
-          KafkaRecordMaker::timestamp, nullptr,
+          TIMESTAMP, nullptr,
           "Timestamp of the record: 'now', the default: the time of sending; or 'created_at' of the event (never later "
           "than now), with which a topic deletes what is sent later than its retention."),
   };
@@ -126,7 +126,7 @@ KafkaRecordMaker::KafkaRecordMaker(const Options &server) {
                                          {"json", KeyFormat::Json},
                                          {"connect_json", KeyFormat::ConnectJson},
                                          {"base64", KeyFormat::Base64}});
-  created_at_ = parse_choice<bool>(server, timestamp, {{"now", false}, {"created_at", true}});
+  created_at_ = parse_choice<bool>(server, TIMESTAMP, {{"now", false}, {"created_at", true}});
 
   FormatOptions format = FormatOptions::parse(server);
   if (format.format == Format::Debezium && !find_option(server, HEADERS)) {

@@ -17,9 +17,10 @@ enum class KeyFormat {
   Base64       /* the bytes that the key's text encodes */
 };
 
+inline constexpr OptionName TIMESTAMP{"timestamp"};
+
 class KafkaRecordMaker {
 public:
-  static constexpr OptionName timestamp{"timestamp"};
   static const std::vector<OptionSpec> &options();
 
   explicit KafkaRecordMaker(const Options &server); /* throws BadInput */
