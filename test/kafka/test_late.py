@@ -39,3 +39,17 @@ def test_a_record_that_is_too_old_says_which_option_is_the_cause(db, kafka, cons
     db.paste(hint)
     assert db.value("SELECT outbox.redrive(id, sink) FROM outbox.events WHERE status = 'FAILED'")
     assert len(consume(topic).take(1)) == 1
+
+
+def test_a_replay_says_that_a_topic_may_delete_old_records(db, kafka, aggregate):
+    db.kafka_sink("old", kafka, timestamp="created_at", retention="1d")
+    db.kafka_sink("new", kafka, retention="1d")
+    db.enqueue(aggregate, "k")
+    wait_until(lambda: db.pending() == 0, 30, lambda: db.complaints())
+    notices = []
+    with db.connect() as session:
+        session.add_notice_handler(lambda notice: notices.append((notice.message_primary, notice.message_detail)))
+        assert session.execute("SELECT outbox.replay('new', '1 hour')").fetchone() == (1,) and notices == []
+        assert session.execute("SELECT outbox.replay('old', '1 hour')").fetchone() == (1,)
+    [(said, detail)] = notices
+    assert said == "the events are sent with the times at which they were enqueued" and "retention.ms" in detail

@@ -1,8 +1,8 @@
 /*
  * definition_guard.cpp: a change is refused to everybody, as a superuser's mistake stops the applications as well.
- * What is not as the extension made it may be changed, so that it can be put back. A script of the extension may
- * change all, and so may a user who first takes a table out of the extension (ALTER EXTENSION outbox DROP TABLE), for
- * example to restore this table alone.
+ * An object that is not as the extension made it may be changed, so that it can be put back. A script of the
+ * extension may change all, and so may a user who first takes a table out of the extension (ALTER EXTENSION outbox
+ * DROP TABLE), for example to restore this table alone.
  */
 #include "server/catalog/definition_guard.h"
 

@@ -215,6 +215,19 @@ static void notice_missing(const Replay *replay) {
                  "= 'SENT' GROUP BY 1, 2;")));
 }
 
+/* With the times of their events, a destination may drop replayed events at once. In SPI. */
+static void notice_old_timestamps(Replay *replay) {
+  if (replay->n == 0 ||
+      SPI_execute_with_args("SELECT a.detail FROM pg_foreign_server AS s, outbox_internal.sink_advice(s.oid) AS a "
+                            "WHERE s.srvname = $1 AND a.topic = 'timestamp'",
+                            1, replay->types, replay->values, NULL, true, 1) != SPI_OK_SELECT ||
+      SPI_processed == 0)
+    return;
+  const char *detail = SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1);
+  ereport(NOTICE, (errmsg("the events are sent with the times at which they were enqueued"),
+                   errdetail_internal("%s", detail), errhint("SELECT * FROM outbox.doctor();")));
+}
+
 /* The replay is one statement: it takes no lock that blocks others, and the worker reads the added rows like any
  * backlog. */
 SQL_FUNCTION(outbox_replay) {
@@ -232,6 +245,7 @@ SQL_FUNCTION(outbox_replay) {
   OwnerScope scope = owner_enter();
   event_insert_copies_by(insert_rows, &replay);
   notice_missing(&replay);
+  notice_old_timestamps(&replay);
   owner_leave(scope);
   PG_RETURN_INT64((int64)replay.n);
 }
