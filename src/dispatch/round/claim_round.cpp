@@ -80,6 +80,8 @@ bool ClaimRound::run(Now now, bool *rescan_wanted) {
   if (d_.sinks.any_fresh_shard())
     read_fresh_shards();
   find_late_commits();
+  skip_to_first_rows();
+  OUTBOX_ROUND_POINT(port_, "claim.skipped");
   for (RoundSink *sink : d_.sinks.all()) {
     if (sink->cursor->free_places() <= 0)
       continue;
