@@ -67,7 +67,7 @@ GUARDS: Guards = {
     "returned events are marked first": ("round/claim_round.cpp", "  mark_returned();\n  OUTBOX_ROUND_POINT", "  OUTBOX_ROUND_POINT"),
     "keys drain before late rows": ("round/claim_round.cpp", "    more |= scan_draining(*sink);\n    scan_late(*sink);\n", "    scan_late(*sink);\n    more |= scan_draining(*sink);\n"),
     "one snapshot for all reads": ("round/claim_round.cpp", "  more |= scan_main();\n", "  port_.take_snapshot();\n  more |= scan_main();\n"),
-    "late commits before the main scan": ("round/claim_round.cpp", "  find_late_commits();\n  skip_to_first_rows();\n", "  more |= scan_main();\n  find_late_commits();\n  skip_to_first_rows();\n"),
+    "late commits before the main scan": ("round/claim_round.cpp", "  find_late_commits();\n  skip_to_first_rows(any_fresh);\n", "  more |= scan_main();\n  find_late_commits();\n  skip_to_first_rows(any_fresh);\n"),
     "a start before unrouted rows": ("round/claim_scans.cpp", "  read_rows({.rows = RowsOf::FIRST_UNROUTED, .limit = 1}, start_before);\n", ""),
     "a start before marked rows with a time": ("round/claim_scans.cpp", "    read_rows({.rows = RowsOf::FIRST_MARKED_WITH_TIME, .limit = 1}, start_before);\n", "    (void)0;\n"),
     "a start before returned events": ("sink_cursor.cpp", "  at_start_ = was_at_start_ = false;", ""),

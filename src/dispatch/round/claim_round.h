@@ -71,7 +71,7 @@ private:
   void drain(RoundSink &sink, uint64_t key_hash);
   bool scan_due(RoundSink &sink);
   bool scan_early_retry(RoundSink &sink);
-  void skip_to_first_rows();
+  void skip_to_first_rows(bool failing_block);
   bool scan_main();
 
   /* claim_rescan.cpp */
@@ -81,6 +81,8 @@ private:
   bool check_blockers();
 
   /* claim_keys.cpp */
+  bool is_fresh(const ReadRow &row) const;
+  void block_failing();
   void read_fresh_shards();
   void read_dead_letters();
   DeadLetter note_dead_letter(const ReadRow &row);
