@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import backlog
+import blocked_keys
 import bulk
 import claims
 import drain
@@ -75,6 +76,7 @@ PEERS = {
     "peers-webhooks": Measure(peer_ulak.measure, {"events": 10_000, "ours": 60_000, "rounds": 2}),
 }
 BY_NAME = {  # run separately: each takes minutes, or shows what the others do not need
+    "blocked-keys": Measure(blocked_keys.measure, {"keys": 1_000_000, "rounds": 5}),
     "claims-open": Measure(claims.open_transactions, {"rounds": 3}),
     "claims-both": Measure(claims.both, {"events": 1_000_000, "rounds": 1}),
     "claims-scheduled": Measure(claims.scheduled, {"events": 3_000_000, "rounds": 1}),

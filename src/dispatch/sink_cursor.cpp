@@ -9,6 +9,7 @@ namespace dispatch {
 
 void SinkCursor::begin_round() noexcept {
   at_round_begin_ = position_;
+  was_at_start_ = at_start_;
   unrouted_at_ = 0; /* a read of this round finds the event again, unless it was routed */
   due.begin_round();
   early_retry.begin_round();
@@ -20,6 +21,7 @@ void SinkCursor::roll_back_round() noexcept {
   lower_watermark(position_ + 1);
   reading_ = false;
   has_backlog_ = true;
+  at_start_ = was_at_start_;
   due.roll_back_round();
   early_retry.roll_back_round();
   late.roll_back_round();
@@ -30,12 +32,19 @@ void SinkCursor::restart(WallTime now) noexcept {
   first_foreign_ = POSITION_NONE;
   lower_watermark(0);
   has_backlog_ = true;
+  at_start_ = true;
   due.restart();
   early_retry.begin_all(now);
   late.clear();
 }
 
+void SinkCursor::start_after(int64_t position) noexcept {
+  at_start_ = false;
+  position_ = std::max(position_, position);
+}
+
 void SinkCursor::rewind(int64_t position) noexcept {
+  at_start_ = was_at_start_ = false; /* a returned event may be marked and have a time */
   position_ = std::min(position_, position - 1);
   at_round_begin_ = std::min(at_round_begin_, position_);
   rewound_to_ = std::min(rewound_to_, position - 1);

@@ -30,6 +30,11 @@ public:
   bool advanced() const noexcept { return position_ > at_round_begin_; }
   /* All rows must be seen again. */
   void restart(WallTime now) noexcept;
+  /* No scan has read since restart() and no event came back, so rows with a time are yet to be found by the due scan.
+   */
+  bool is_at_start() const noexcept { return at_start_; }
+  /* Up to this position no row without a time is of the sink or to be routed, in the snapshot of the round. */
+  void start_after(int64_t position) noexcept;
   /* The row at this position was passed, and must be seen again. */
   void rewind(int64_t position) noexcept;
 
@@ -91,8 +96,9 @@ private:
   int free_places_ = 0;
   bool reading_ = false;
   bool has_backlog_ = false;
-  int64_t at_round_begin_ = 0; /* position_ */
-  int64_t rewound_to_ = 0;     /* the smallest position since the batch is held */
+  bool at_start_ = true, was_at_start_ = true; /* was: when the round began */
+  int64_t at_round_begin_ = 0;                 /* position_ */
+  int64_t rewound_to_ = 0;                     /* the smallest position since the batch is held */
   int64_t unrouted_at_ = 0;
   int64_t first_foreign_ = POSITION_NONE; /* the first row of another origin that was passed */
 };

@@ -307,3 +307,22 @@ def test_a_late_commit_of_a_key_that_drains(db, endpoint):
     endpoint.receiver.start()
     wait_until(lambda: len(endpoint.numbers("k")) == 2, 20, "both")
     assert endpoint.numbers("k") == [2, 3]
+
+
+def test_a_sink_that_becomes_ordered_waits_for_an_event_that_failed_before(db, endpoint):
+    """Its scan skips many rows of a paused sink, and with them the failing event, which has a time of its own."""
+    db.webhook_sink("crm", endpoint.receiver, SECRET, events="order.*", ordered="false", **PATIENT)
+    db.webhook_sink("other", "https://localhost:1", events="item.*")
+    db.sql("SELECT outbox.pause('other')")
+    endpoint.bad = {"bad"}
+    db.send("bad", 1)
+    wait_until(lambda: head(db, "bad") == 1, 20, "the failure")
+    db.sql("SELECT outbox.pause('crm')")
+    db.sql("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type) SELECT 'Item', n::text, 'item.made' FROM generate_series(1, 11000) AS n")
+    db.send("bad", 2)
+    db.send("good", 1)
+    endpoint.bad = set()
+    db.set_sink("crm", ordered="true")
+    db.sql("SELECT outbox.resume('crm')")
+    wait_until(lambda: endpoint.numbers("good") == [1], 20, "the other key")
+    assert endpoint.numbers("bad") == []

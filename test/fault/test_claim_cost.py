@@ -5,6 +5,7 @@ from contextlib import contextmanager
 
 import pytest
 from outbox_rig import wait_until
+from outbox_rig.receiver import SECRET
 
 pytestmark = pytest.mark.timing
 
@@ -98,3 +99,20 @@ def test_recalled_rows_after_many_under_a_held_snapshot(delivering, aggregate):
         db.sql("UPDATE outbox.events SET available_at = now() WHERE status = 'PENDING'")
         wait_until(lambda: db.pending() == 0, 30, "the recalled event")
         assert reads.settled(before + 1) - before < 1000
+
+
+def test_a_start_skips_the_rows_of_a_paused_sink(db, receiver):
+    db.webhook_sink("crm", receiver, SECRET, events="order.*")
+    db.webhook_sink("other", "https://localhost:1", events="item.*")
+    db.sql("SELECT outbox.pause('other')")
+    db.enqueue("Order", "0", "order.created")
+    wait_until(lambda: db.pending() == 0, 30, "the first event")
+    db.sql("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type) SELECT 'Item', n::text, 'item.made' FROM generate_series(1, %s) AS n", MANY)
+    reads = Reads(db, "outbox.events_pending")
+    before = reads.settled(MANY)  # the running worker has passed them
+    pid = db.value("SELECT pid FROM outbox.workers WHERE database = current_database()")
+    db.sql("SELECT pg_terminate_backend(%s)", pid)
+    wait_until(lambda: not db.sql("SELECT FROM pg_stat_activity WHERE pid = %s", pid), 30, "the worker to end")
+    db.enqueue("Order", "1", "order.created")
+    wait_until(lambda: len(receiver.accepted()) == 2, 30, "the event")  # a look at the table would count as well
+    assert reads.settled(before + 1) - before < MANY / 2

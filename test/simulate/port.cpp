@@ -106,6 +106,14 @@ static bool is_read(const Version &row, const Read &read) {
     return has_time(row) && row.tried_at != WALL_TIME_NEVER;
   case RowsOf::GROUPS:
     return !row.failed && row.blocked_by != 0;
+  case RowsOf::FIRST_OF_SINK:
+    return !row.failed && row.available_at == WALL_TIME_BEGIN && row.sink == read.sink->id();
+  case RowsOf::FIRST_UNROUTED:
+    return !row.failed && row.sink == 0;
+  case RowsOf::FIRST_MARKED_WITH_TIME:
+    return !row.failed && row.blocked_by != 0 && row.available_at != WALL_TIME_BEGIN;
+  case RowsOf::LAST:
+    return !row.failed;
   case RowsOf::REDRIVEN:
     return is_redriven(row);
   case RowsOf::REDRIVEN_OF_KEY:
@@ -125,6 +133,16 @@ std::vector<int64_t> Worker::candidates(const Read &read) const {
   switch (read.rows) {
   case RowsOf::MAIN:
     for (int64_t at = std::max(read.after + 1, table_.first_alive()); at <= table_.last_position(); at++)
+      positions.push_back(at);
+    break;
+  case RowsOf::FIRST_OF_SINK:
+  case RowsOf::FIRST_UNROUTED:
+  case RowsOf::FIRST_MARKED_WITH_TIME:
+    for (int64_t at = table_.first_alive(); at <= table_.last_position(); at++)
+      positions.push_back(at);
+    break;
+  case RowsOf::LAST:
+    for (int64_t at = table_.last_position(); at >= table_.first_alive(); at--)
       positions.push_back(at);
     break;
   case RowsOf::LATE:

@@ -185,6 +185,51 @@ TEST_F(DispatchSinkCursor, ARestartSeesAllRowsAgain) {
   EXPECT_EQ(cursor.low_watermark(), 0);
 }
 
+TEST_F(DispatchSinkCursor, ASinkThatStartsSkipsToItsFirstRowOnce) {
+  EXPECT_TRUE(cursor.is_at_start()) << "no start was told of";
+  cursor.restart(CURSOR_NOW);
+  cursor.begin_round();
+  cursor.start_after(500);
+  EXPECT_EQ(cursor.position(), 500);
+  EXPECT_TRUE(cursor.advanced());
+  EXPECT_FALSE(cursor.is_at_start());
+  EXPECT_TRUE(cursor.has_backlog()) << "the rows behind are yet to be read";
+  EXPECT_EQ(cursor.due.next(), WALL_TIME_BEGIN) << "those with a time that were skipped";
+  EXPECT_EQ(cursor.low_watermark(), 0);
+  cursor.late_commit(101, 400);
+  EXPECT_FALSE(cursor.may_read()) << "what commits in the gap is late";
+  cursor.restart(CURSOR_NOW);
+  EXPECT_TRUE(cursor.is_at_start());
+}
+
+TEST_F(DispatchSinkCursor, ARollBackTakesAStartBack) {
+  cursor.restart(CURSOR_NOW);
+  cursor.begin_round();
+  cursor.start_after(500);
+  cursor.roll_back_round();
+  EXPECT_EQ(cursor.position(), 0);
+  EXPECT_TRUE(cursor.is_at_start()) << "the next snapshot may show other first rows";
+  cursor.begin_round();
+  cursor.start_after(300);
+  cursor.begin_round();
+  cursor.roll_back_round();
+  EXPECT_EQ(cursor.position(), 300) << "that round had ended";
+  EXPECT_FALSE(cursor.is_at_start());
+}
+
+TEST_F(DispatchSinkCursor, AnEventThatCameBackBeforeTheStartIsRead) {
+  cursor.restart(CURSOR_NOW);
+  cursor.begin_round();
+  cursor.rewind(60);
+  EXPECT_FALSE(cursor.is_at_start()) << "it may be marked and have a time, which the due scan does not read";
+  cursor.start_after(500);
+  cursor.rewind(60);
+  EXPECT_EQ(cursor.position(), 59);
+  cursor.roll_back_round();
+  EXPECT_EQ(cursor.position(), 0);
+  EXPECT_FALSE(cursor.is_at_start());
+}
+
 TEST_F(DispatchSinkCursor, ARewindGoesBackBeforeTheRowAndNeverForward) {
   cursor.rewind(60);
   EXPECT_EQ(cursor.position(), 59);

@@ -10,17 +10,26 @@
 
 namespace dispatch {
 
-void ClaimRound::read_fresh_shards() {
-  const auto is_fresh = [this](const ReadRow &row) {
-    return is_ours(row) && row.sink->rules.ordered &&
-           row.sink->shards.is_fresh(shard_of(row.facts.key_hash, row.facts.position));
-  };
+bool ClaimRound::is_fresh(const ReadRow &row) const {
+  return is_ours(row) && row.sink->rules.ordered &&
+         row.sink->shards.is_fresh(shard_of(row.facts.key_hash, row.facts.position));
+}
 
-  read_rows({.rows = RowsOf::FAILING}, [&](const ReadRow &row) {
-    if (is_fresh(row))
+/* Failing events of fresh shards block their keys, and so do those of a sink that starts from the beginning: its main
+ * scan may skip them. Of these, keys were not known while the sink was unordered, and users may have changed rows
+ * while it was paused. */
+void ClaimRound::block_failing() {
+  read_rows({.rows = RowsOf::FAILING}, [this](const ReadRow &row) {
+    const bool is_skipped = is_ours(row) && row.sink->rules.ordered && row.sink->cursor->is_at_start() &&
+                            d_.in_flight.find(row.facts.position) == nullptr;
+    if (is_fresh(row) || is_skipped)
       d_.block_key(row.sink->id(), row.facts.key_hash, row.facts.position);
     return true;
   });
+}
+
+void ClaimRound::read_fresh_shards() {
+  block_failing();
   read_rows({.rows = RowsOf::GROUPS}, [&](const ReadRow &row) {
     if (is_fresh(row))
       d_.blocked_keys.drain(row.sink->id(), row.facts.key_hash, row.facts.blocked_by);

@@ -21,19 +21,23 @@ namespace dispatch {
 
 /* The rows that a read finds, and their order. All but the last three read pending rows. */
 enum class RowsOf : uint8_t {
-  MAIN,            /* above `after`, by position */
-  LATE,            /* of the transaction `xid`, above `after` and up to `upto`, by position */
-  MARKED,          /* with the mark `group`, above `after`, by position */
-  DUE,             /* unmarked rows of `sink` that have a time, after (`after_time`, `after`), by time and position */
-  WAITING,         /* the same, with the error of the last try */
-  POSITIONS,       /* at `positions`, by position */
-  FAILING,         /* unmarked rows whose last delivery has failed */
-  GROUPS,          /* of each mark the first row */
-  REDRIVEN,        /* redriven rows */
-  REDRIVEN_OF_KEY, /* those of `sink` and `key_hash` that have no mark and no time, by position */
-  DEAD,            /* dead letters */
-  DEAD_OF_KEY,     /* those of `sink` and `key_hash`, by position */
-  DEAD_POSITIONS   /* those at `positions` */
+  MAIN,           /* above `after`, by position */
+  LATE,           /* of the transaction `xid`, above `after` and up to `upto`, by position */
+  MARKED,         /* with the mark `group`, above `after`, by position */
+  DUE,            /* unmarked rows of `sink` that have a time, after (`after_time`, `after`), by time and position */
+  WAITING,        /* the same, with the error of the last try */
+  POSITIONS,      /* at `positions`, by position */
+  FAILING,        /* unmarked rows whose last delivery has failed */
+  GROUPS,         /* of each mark the first row */
+  FIRST_OF_SINK,  /* the first row of `sink` without a time */
+  FIRST_UNROUTED, /* the first row that is not routed */
+  FIRST_MARKED_WITH_TIME, /* the first row that has a mark and a time */
+  LAST,                   /* the last row */
+  REDRIVEN,               /* redriven rows */
+  REDRIVEN_OF_KEY,        /* those of `sink` and `key_hash` that have no mark and no time, by position */
+  DEAD,                   /* dead letters */
+  DEAD_OF_KEY,            /* those of `sink` and `key_hash`, by position */
+  DEAD_POSITIONS          /* those at `positions` */
 };
 
 struct Read {

@@ -77,9 +77,12 @@ bool ClaimRound::run(Now now, bool *rescan_wanted) {
   /* One snapshot for all reads of the round: the late scan and the main scan must meet without a gap. */
   port_.take_snapshot();
   port_.check_sinks();
-  if (d_.sinks.any_fresh_shard())
+  const bool any_fresh = d_.sinks.any_fresh_shard();
+  if (any_fresh)
     read_fresh_shards();
   find_late_commits();
+  skip_to_first_rows(any_fresh);
+  OUTBOX_ROUND_POINT(port_, "claim.skipped");
   for (RoundSink *sink : d_.sinks.all()) {
     if (sink->cursor->free_places() <= 0)
       continue;

@@ -18,6 +18,7 @@ struct RoundLimits {
   int64_t poll_ms;                                   /* the pause between checks of many blockers */
   size_t draining_keys = RoundMemory::DRAINING_KEYS; /* that are read for each sink; not more than that */
   size_t queue_entries = RoundMemory::QUEUE_ENTRIES; /* that are read of the rescan queue; not more than that */
+  int64_t skipped_min = int64_t{10'000} * 10'001; /* positions that are worth the reads that skip them: 10,000 rows */
 };
 
 class ClaimRound {
@@ -70,6 +71,7 @@ private:
   void drain(RoundSink &sink, uint64_t key_hash);
   bool scan_due(RoundSink &sink);
   bool scan_early_retry(RoundSink &sink);
+  void skip_to_first_rows(bool failing_block);
   bool scan_main();
 
   /* claim_rescan.cpp */
@@ -79,6 +81,8 @@ private:
   bool check_blockers();
 
   /* claim_keys.cpp */
+  bool is_fresh(const ReadRow &row) const;
+  void block_failing();
   void read_fresh_shards();
   void read_dead_letters();
   DeadLetter note_dead_letter(const ReadRow &row);

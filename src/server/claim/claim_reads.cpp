@@ -47,6 +47,15 @@ static Statement read_failing =
 static Statement read_groups =
     make_statement<>("SELECT DISTINCT ON (blocked_by) " EVENT_ROW_COLUMNS
                      " FROM outbox.events_pending WHERE blocked_by IS NOT NULL ORDER BY blocked_by, position");
+static Statement read_first_of_sink =
+    make_statement<TEXTOID>(PENDING_ROWS "available_at IS NULL AND (sink COLLATE \"C\", position) > ($1, 0) "
+                                         "AND (sink COLLATE \"C\", position) < ($1, 9223372036854775807) "
+                                         "ORDER BY sink COLLATE \"C\", position LIMIT 1");
+static Statement read_first_unrouted = make_statement<>(PENDING_ROWS "sink IS NULL ORDER BY position LIMIT 1");
+/* It reads all marked rows: there is no such index, because few of them have a time. */
+static Statement read_first_marked_with_time = make_statement<>(
+    PENDING_ROWS "blocked_by IS NOT NULL AND available_at IS NOT NULL ORDER BY position + 0 LIMIT 1");
+static Statement read_last = make_statement<>(PENDING_ROWS "position > 0 ORDER BY position DESC LIMIT 1");
 static Statement read_redriven = make_statement<>(PENDING_ROWS IS_REDRIVEN);
 static Statement read_redriven_of_key = make_statement<TEXTOID, INT8OID>(
     PENDING_ROWS IS_REDRIVEN " AND blocked_by IS NULL AND available_at IS NULL AND " OF_KEY " ORDER BY position");
@@ -92,6 +101,15 @@ static Statement *statement_of(const dispatch::Read &read, int64 origin, Datum *
     return &read_failing;
   case RowsOf::GROUPS:
     return &read_groups;
+  case RowsOf::FIRST_OF_SINK:
+    set({name_of(read.sink)});
+    return &read_first_of_sink;
+  case RowsOf::FIRST_UNROUTED:
+    return &read_first_unrouted;
+  case RowsOf::FIRST_MARKED_WITH_TIME:
+    return &read_first_marked_with_time;
+  case RowsOf::LAST:
+    return &read_last;
   case RowsOf::REDRIVEN:
     return &read_redriven;
   case RowsOf::DEAD:
