@@ -17,7 +17,7 @@ namespace {
 constexpr size_t most_attributes = 10, longest_name = 256;
 
 std::string shown(std::string_view name) {
-  return "\"" + clean_text(name.substr(0, 100)) + "\"";
+  return "\"" + clean_text(shortened(name)) + "\"";
 }
 
 bool is_name_char(char c) {

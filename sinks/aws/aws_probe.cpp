@@ -59,11 +59,11 @@ private:
     transfer.prepare({}, signed_headers(config_.target, content, credentials_, time(nullptr)), content.body);
     const CURLcode code = HttpProbe::run(transfer, probe_);
     if (auto why = transfer.no_answer(code)) {
-      probe_.failed(step, config_.peer.secrets.masked(why->error));
+      probe_.failed(step, why->error);
       return 0;
     }
     body = masked(config_, credentials_, transfer.body(), transfer.body_is_cut());
-    error_type = transfer.header("x-amzn-errortype");
+    error_type = masked(config_, credentials_, transfer.header("x-amzn-errortype"), false);
     date = transfer.header("Date");
     return transfer.status();
   }

@@ -14,8 +14,6 @@
 namespace outbox::aws_sink {
 namespace {
 
-constexpr size_t shown_message = 300;
-
 struct Known {
   std::string_view code;
   Cause cause;
@@ -253,9 +251,9 @@ std::string remedy(Cause cause, const Target &target) {
 std::string fact_of(const Fault &fault, const Target &target) {
   std::string text = fault.code.empty() && fault.status / 100 != 2 && fault.status != 0
                          ? "HTTP " + std::to_string(fault.status)
-                         : clean_text(fault.code).substr(0, 100);
+                         : peer_text(fault.code);
   if (!fault.message.empty())
-    text += (text.empty() ? "" : ": ") + clean_text(std::string_view(fault.message).substr(0, shown_message));
+    text += (text.empty() ? "" : ": ") + peer_text(fault.message);
   return std::string(service_name(target.service)) + ": " + text;
 }
 

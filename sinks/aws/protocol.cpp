@@ -74,13 +74,14 @@ HttpJudgement Protocol::judge(const HttpTransfer &answer, CURLcode code,
     return {{{Outcome::RetryBlameSink, "the connection broke within the answer", OB_REASON_CONNECTION}}, false};
   if (asks_for_bus(answer.sent()) && may_send(answer))
     return {{{Outcome::Returned, "not sent yet: the sink has asked whether its event bus is there"}}, false};
-  auto judged = [&](const std::string &body) {
-    return aws_sink::judge(config_->target, messages.size(),
-                           {answer.status(), body, answer.header("x-amzn-errortype")});
+  auto judged = [&](const std::string &body, const std::string &error_type) {
+    return aws_sink::judge(config_->target, messages.size(), {answer.status(), body, error_type});
   };
-  Judgement judgement = judged(std::string(answer.body()));
-  if (!judgement.all_sent()) /* masked before texts are cut: a part of a secret would stay visible */
-    judgement = judged(signer_->without_secrets(answer.body(), answer.body_is_cut()));
+  const std::string error_type = answer.header("x-amzn-errortype");
+  Judgement judgement = judged(std::string(answer.body()), error_type);
+  if (!judgement.all_sent()) /* the reporter does not know the secrets that the chain gives */
+    judgement = judged(signer_->without_secrets(answer.body(), answer.body_is_cut()),
+                       signer_->without_secrets(error_type, false));
   std::string more;
   if (judgement.whole == Cause::Clock)
     more = signer_->correct_clock(answer.header("Date"));

@@ -75,6 +75,14 @@ int64_t asked_delay_ms(const HttpTransfer &answer) {
   return delay >= 0 ? delay : answer.retry_after_ms();
 }
 
+bool is_grpc(const HttpTransfer &answer) {
+  return answer.header("content-type").starts_with("application/grpc");
+}
+
+bool is_success(Code code) {
+  return code_rules().at(static_cast<size_t>(code)).outcome == Outcome::Sent;
+}
+
 /* gRPC's own libraries refuse a message by its size with RESOURCE_EXHAUSTED, which is otherwise an overload. */
 bool is_too_large(const Status &status) {
   return status.code == Code::ResourceExhausted && (status.text.find("larger than max") != std::string::npos ||
@@ -152,7 +160,10 @@ Status status_of(const HttpTransfer &answer, CURLcode code) {
     const int64_t n = number(given, -1);
     status.code = n >= 0 && n < static_cast<int64_t>(code_rules().size()) ? static_cast<Code>(n) : Code::Unknown;
     status.text = percent_decoded(field(answer, "grpc-message"));
-    return status;
+    /* A proxy's page, or an answer that was cut off behind its head, may have the field too: that is no success. */
+    if (!is_success(status.code) || (status.http == 200 && code == CURLE_OK && is_grpc(answer)))
+      return status;
+    status = {.http = status.http, .delay_ms = status.delay_ms};
   }
   if (status.http != 200) {
     status.code = code_of_http(status.http);
@@ -163,7 +174,7 @@ Status status_of(const HttpTransfer &answer, CURLcode code) {
   } else if (code != CURLE_OK) {
     status.code = Code::Unavailable;
     status.text = "the connection ended before the answer was complete";
-  } else if (!answer.header("content-type").starts_with("application/grpc")) {
+  } else if (!is_grpc(answer)) {
     status.text = "the answer is not one of gRPC: its content type is " + answer.header("content-type");
   } else {
     status.text =

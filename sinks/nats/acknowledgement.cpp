@@ -80,7 +80,7 @@ bool is_place(std::string_view sequence) {
 }
 
 std::string shown(std::string_view text) {
-  return clean_text(text.substr(0, 300));
+  return peer_text(text);
 }
 
 bool is_too_large(const Answer &answer) {
@@ -134,7 +134,7 @@ std::vector<std::string> streams_of(std::string_view json) {
   std::vector<std::string> names;
   read_json(std::string(json), [&](const JsonPath &path, const JsonValue &value) {
     if (path.size() == 2 && path[0] == "streams" && value.kind == JsonValue::Kind::Text)
-      names.push_back(shown(value.text));
+      names.push_back(value.text);
   });
   return names;
 }

@@ -144,7 +144,7 @@ void Publisher::on_permission_error(std::string_view error) {
     in_flight_.erase(at);
     return;
   }
-  reporter_->log(OB_LOG_WARNING, "the server says: " + clean_text(error.substr(0, 300)));
+  reporter_->log(OB_LOG_WARNING, "the server says: " + peer_text(error));
 }
 
 /* No stream has answered for messages, while later ones are acknowledged: their subject has another subscriber, so

@@ -39,7 +39,7 @@ bool is_permission_error(std::string_view error) {
 }
 
 std::string Connection::product() const {
-  return "nats-server " + clean_text(info_.version.substr(0, 50));
+  return "nats-server " + peer_text(info_.version);
 }
 
 bool Connection::next(Operation &operation) {

@@ -21,7 +21,7 @@ constexpr const char *default_subject = "outbox.event.${aggregate_type}.${event_
 constexpr std::string_view record_prefix = "ce_", attribute_prefix = "ce-", content_type = "content-type";
 
 std::string shown(std::string_view text) {
-  return "\"" + clean_text(text.substr(0, 100)) + "\"";
+  return "\"" + clean_text(shortened(text)) + "\"";
 }
 
 bool begins_with_word(std::string_view text, std::string_view lower_case) {

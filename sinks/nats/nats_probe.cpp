@@ -122,7 +122,7 @@ private:
     std::string list;
     bool is_there = wanted.empty();
     for (const std::string &name : streams_of(operation.text)) {
-      list += (list.empty() ? "\"" : ", \"") + name + "\"";
+      list += (list.empty() ? "" : ", ") + in_quotes(name);
       is_there = is_there || name == wanted;
     }
     if (list.empty() || !is_there)
@@ -152,7 +152,7 @@ private:
     const std::string subject = "subject \"" + content.subject + "\"";
     Operation operation = answer(number_, "send");
     if (operation.kind == Operation::Kind::Error) {
-      probe_.failed("send", "the server refuses the test message: " + clean_text(operation.text.substr(0, 300)),
+      probe_.failed("send", "the server refuses the test message: " + peer_text(operation.text),
                     "Correct the user's permissions.");
       return;
     }

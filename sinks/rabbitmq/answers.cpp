@@ -14,7 +14,7 @@ namespace outbox::rabbitmq {
 namespace {
 
 std::string said(const amqp_bytes_t &text) {
-  return clean_text(view(text).substr(0, 300));
+  return peer_text(view(text));
 }
 
 }  // namespace

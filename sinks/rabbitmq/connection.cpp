@@ -113,7 +113,7 @@ void Connection::read_start(const amqp_connection_start_t &start) {
     else if (view(entry.key) == "version")
       version = view(entry.value.value.bytes);
   }
-  product_ = clean_text((name + " " + version).substr(0, 100));
+  product_ = peer_text(name + " " + version);
 }
 
 void Connection::send_start_ok() {

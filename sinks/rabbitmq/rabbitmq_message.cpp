@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "delivery/base/clean_text.h"
+#include "delivery/base/text.h"
 #include "delivery/base/text_view.h"
 #include "delivery/base/uuid.h"
 #include "delivery/options/headers.h"
@@ -21,7 +22,7 @@ constexpr size_t usual_frame_max = 131'072;
 constexpr std::string_view record_prefix = "ce_", amqp_prefix = "cloudEvents_";
 
 std::string shown(std::string_view text) {
-  return clean_text(text.substr(0, 100));
+  return clean_text(shortened(text));
 }
 
 [[noreturn]] void too_long(const char *subject, const std::string &what, size_t bytes, const char *hint) {

@@ -88,7 +88,7 @@ private:
       return true;
     }
     if (auto *close = as<amqp_channel_close_t>(frame))
-      probe_.failed("exchange", "\"" + exchange + "\" cannot be used: " + clean_text(view(close->reply_text)),
+      probe_.failed("exchange", "\"" + exchange + "\" cannot be used: " + peer_text(view(close->reply_text)),
                     "Declare it, or correct option exchange. Events wait until it is there.");
     else
       probe_.failed("exchange", "the broker answers the question for \"" + exchange + "\" with another method");
@@ -141,7 +141,7 @@ private:
                       "Is a queue full (x-max-length with reject-publish)?");
         return;
       } else if (auto *close = as<amqp_channel_close_t>(frame)) {
-        probe_.failed("send", "the broker refuses the test message: " + clean_text(view(close->reply_text)),
+        probe_.failed("send", "the broker refuses the test message: " + peer_text(view(close->reply_text)),
                       "See the broker's log.");
         return;
       }

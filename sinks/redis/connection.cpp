@@ -64,7 +64,7 @@ void Connection::read_hello(const redisReply &hello) {
   std::string name, version;
   for (size_t i = 0; i + 1 < hello.elements; i += 2) {
     std::string_view key = text_of(*hello.element[i]);
-    std::string value = clean_text(text_of(*hello.element[i + 1]).substr(0, 50));
+    std::string_view value = text_of(*hello.element[i + 1]);
     if (key == "server")
       name = value;
     else if (key == "version")
@@ -74,7 +74,7 @@ void Connection::read_hello(const redisReply &hello) {
     else if (key == "role")
       role_ = value;
   }
-  product_ = name + " " + version;
+  product_ = peer_text(name + " " + version);
 }
 
 void Connection::log_in(const Patience &patience) {

@@ -89,7 +89,7 @@ private:
       return true;
     }
     Reply reply = ask({"TYPE", stream}, "stream");
-    std::string type = clean_text(text_of(*reply));
+    const std::string type(text_of(*reply));
     if (is_error(*reply))
       probe_.passed("stream", "not known whether \"" + stream + "\" is a stream: " + read_error(type).text);
     else if (type == "none")
@@ -97,7 +97,7 @@ private:
     else if (type == "stream")
       probe_.passed("stream", "\"" + stream + "\" is a stream");
     else
-      probe_.failed("stream", "key \"" + stream + "\" is no stream, but has type " + type,
+      probe_.failed("stream", "key \"" + stream + "\" is no stream, but has type " + peer_text(type),
                     "Rename or delete that key, or correct option stream. Events wait until then.");
     return is_error(*reply) || type == "none" || type == "stream";
   }
@@ -123,7 +123,7 @@ private:
   /* Empty if the server does not say. */
   std::string setting(const char *name) {
     Reply reply = ask({"CONFIG", "GET", name}, "durability");
-    return reply->type == REDIS_REPLY_ARRAY && reply->elements == 2 ? clean_text(text_of(*reply->element[1])) : "";
+    return reply->type == REDIS_REPLY_ARRAY && reply->elements == 2 ? std::string(text_of(*reply->element[1])) : "";
   }
 
   void report_durability() {
@@ -133,14 +133,15 @@ private:
                     "Look at appendonly and appendfsync.");
     else if (appendonly != "yes")
       probe_.passed("durability",
-                    "appendonly is " + appendonly + ": a crash of the server loses what came after its last snapshot",
+                    "appendonly is " + peer_text(appendonly) +
+                        ": a crash of the server loses what came after its last snapshot",
                     "CONFIG SET appendonly yes, and the same in redis.conf.");
     else if (fsync == "always")
       probe_.passed("durability",
                     "appendonly yes, appendfsync always: an entry is on disk when it counts as delivered");
     else
       probe_.passed("durability",
-                    "appendonly yes, appendfsync " + fsync + ": a crash of the server's machine loses " +
+                    "appendonly yes, appendfsync " + peer_text(fsync) + ": a crash of the server's machine loses " +
                         (fsync == "everysec" ? "up to two seconds" : "what the kernel has not written yet"),
                     "appendfsync always, or option wait_replicas, if that is too much.");
   }
@@ -148,7 +149,8 @@ private:
   void report_eviction() {
     std::string policy = setting("maxmemory-policy");
     if (policy.starts_with("allkeys-"))
-      probe_.passed("eviction", "maxmemory-policy is " + policy + ": at maxmemory the server deletes whole streams",
+      probe_.passed("eviction",
+                    "maxmemory-policy is " + peer_text(policy) + ": at maxmemory the server deletes whole streams",
                     "Set it to noeviction, so that events wait instead.");
   }
 

@@ -13,7 +13,7 @@ namespace {
 
 /* The start of every text about a stream: deferred events are found by it when the stream can be written. */
 std::string about_stream(std::string_view stream) {
-  return "stream \"" + clean_text(stream.substr(0, 200)) + "\" ";
+  return "stream " + in_quotes(stream) + " ";
 }
 
 }  // namespace

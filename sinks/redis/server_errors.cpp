@@ -74,11 +74,13 @@ Known find(std::string_view said) {
 }  // namespace
 
 ServerError read_error(std::string_view said) {
-  constexpr size_t longest = 400;
+  /* Servers repeat what they do not understand, such as HELLO with its password, and cut it where they like. */
+  constexpr std::string_view arguments = ", with args beginning with";
   const Known found = find(said);
-  std::string text = clean_text(said.substr(0, longest));
-  while (text.ends_with('.'))
-    text.pop_back();
+  said = said.substr(0, said.find(arguments));
+  while (said.ends_with('.'))
+    said.remove_suffix(1);
+  std::string text = peer_text(said);
   if (found.hint)
     (text += ": ") += found.hint;
   return {found.fault, found.reason, std::move(text)};

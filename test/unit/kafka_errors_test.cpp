@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "delivery/base/clean_text.h"
+#include "delivery/base/secret_mask.h"
 #include "delivery/sinks/kafka/kafka_errors.h"
 
 #include "delivery/sinks/kafka/kafka_diagnosis.h"
@@ -100,6 +102,34 @@ TEST(KafkaErrors, AnAttemptIsSpentOnlyOnWhatMayBeTheEventsFault) {
   EXPECT_EQ(spent, (std::vector<std::string>{"_UNKNOWN_PARTITION", "UNSUPPORTED_FOR_MESSAGE_FORMAT"}));
   EXPECT_EQ(kafka_outcome(static_cast<rd_kafka_resp_err_t>(9999)), Outcome::RetryBlameSink) << "of a version to come";
 }
+
+/* Readers of errors see the broker's name, and not to which address it resolves. */
+TEST(KafkaErrors, AreExplainedWithoutAnAddress) {
+  const KafkaDiagnosis diagnosis;
+  EXPECT_EQ(
+      diagnosis.explain("b:9092/1: Connect to ipv4#10.0.0.1:9092 failed: Connection refused (after 9ms in state "
+                        "CONNECT)"),
+      "connection refused: is the broker running, and is this its port? (librdkafka: b:9092/1: Connect to it "
+      "failed: Connection refused)");
+  EXPECT_EQ(diagnosis.explain("b:9092/1: Connect to ipv6#[fd00::1]:9092 failed: Connection timed out"),
+            "b:9092/1: Connect to it failed: Connection timed out");
+  EXPECT_EQ(diagnosis.explain("b:9092/1: Connect to ipv4#10.0.0.1:90"), "b:9092/1: Connect to it");
+}
+
+/* librdkafka cuts a broker's text in its buffer: the beginning of a secret at the end is masked, too. */
+TEST(KafkaErrors, ASecretThatLibrdkafkaCutsIsMasked) {
+  SecretMask mask;
+  mask.add("zqx7-horse-battery-staple");
+  const std::string before = "b:9092/1: SASL authentication error: ";
+  for (size_t cut = 4; cut < 25; cut++) {
+    std::string text = before + std::string(511 - before.size() - cut, 'x') + "zqx7-horse-battery-staple";
+    text.resize(511);
+    const std::string shown = text_to_show(KafkaDiagnosis().explain(text), mask);
+    EXPECT_EQ(shown.find("zqx7"), shown.npos) << cut;
+    EXPECT_NE(shown.find("xxx"), shown.npos);
+  }
+}
+
 TEST(KafkaErrors, AConnectionThatWorkedAndWasClosedIsNoFailureToConnect) {
   for (const char *text : {"b:9092/1: Disconnected (after 6041ms in state UP, 1 identical error(s) suppressed)",
                            "b:9092/1: Disconnected (after 2000ms in state UP)",

@@ -1,4 +1,5 @@
 #include "delivery/http/network_guard.h"
+#include "delivery/net/broker_guard.h"
 
 #include <gtest/gtest.h>
 
@@ -142,4 +143,17 @@ TEST(NetworkGuard, KnowsALiteralAddressInEverySpelling) {
   EXPECT_EQ(literal_address("fe80::1%eth0")->text(), "fe80::1");
   for (const char *host : {"", ".", "example.com", "127.0.0.1.nip.io", "notlocalhost", "1.2.3.4.5", "[", "[]"})
     EXPECT_FALSE(literal_address(host)) << host;
+}
+
+/* Brokers are in private networks, and nowhere else that is refused. */
+TEST(BrokerGuard, LetsPrivateNetworksThrough) {
+  BrokerGuard guard({});
+  for (const char *address : {"10.1.2.3", "172.16.0.1", "192.168.1.1", "100.64.0.1", "fd12::1", "::ffff:10.1.2.3",
+                              "64:ff9b::a01:203", "93.184.216.34", "2606:2800::1"})
+    EXPECT_FALSE(guard.check(std::string(address))) << address;
+  for (const char *address : {"127.0.0.1", "::1", "169.254.169.254", "169.254.1.1", "fe80::1", "fd00:ec2::254",
+                              "100.100.100.200", "0.0.0.0", "::", "224.0.0.1", "255.255.255.255", "168.63.129.16",
+                              "::ffff:127.0.0.1", "64:ff9b::7f00:1", "2002:7f00:1::"})
+    EXPECT_TRUE(guard.check(std::string(address))) << address;
+  EXPECT_FALSE(BrokerGuard(parse_networks("", "127.0.0.0/8")).check(std::string("127.0.0.1")));
 }

@@ -141,3 +141,13 @@ TEST(SecretMask, HoldsForRandomSecretsInTwoEncodingsAtOnce) {
       }
   }
 }
+
+/* Redis 5 repeats 104 of 120 bytes of a password, and then goes on. */
+TEST(SecretMask, TheBeginningOfASecretWithinAText) {
+  const std::string secret = "correct-horse-battery-staple-0123456789";
+  SecretMask mask;
+  mask.add(secret);
+  for (size_t n = secret.size() / 2 + 1; n <= secret.size(); n++)
+    EXPECT_EQ(mask.masked("args: `AUTH`, `" + secret.substr(0, n) + "`, "), "args: `AUTH`, `***`, ") << n;
+  EXPECT_EQ(mask.masked("correct, he says"), "correct, he says");
+}

@@ -127,6 +127,24 @@ def test_a_status_in_the_headers(db, rig):
         nginx.stop()
 
 
+def test_a_page_with_a_status_is_no_success(db, rig):
+    """grpc-status 0 counts in an answer of gRPC alone, not in a proxy's page that has it from the server behind."""
+    port = free_port()
+    nginx = rig.nginx(http=f"""server {{ listen 127.0.0.1:{port} http2; default_type application/grpc; client_max_body_size 1m;
+        location /unavailable. {{ add_header grpc-status 0 always; return 503; }}
+        location /exists. {{ add_header grpc-status 6 always; return 403; }}
+        location /page. {{ default_type text/html; add_header grpc-status 0 always; return 200 "<html>"; }} }}""")
+    try:
+        for name in ("unavailable", "exists", "page"):
+            db._create_server(name, "outbox_grpc", {"url": f"http://127.0.0.1:{port}", "method": f"/{name}.Sink/Publish", "allow_http": "true",
+                                                    "allow_networks": "127.0.0.0/8", "retry": "100ms", "max_attempts": "1"})
+        db.enqueue("Order", "1")
+        wait_until(lambda: all(db.sink("last_error", name)[0] for name in ("unavailable", "exists", "page")), 20, sinks(db))
+        assert db.sql("SELECT sum(delivered) FROM outbox.sinks") == [(0,)] and db.value("SELECT count(*) FROM outbox.events") == 3
+    finally:
+        nginx.stop()
+
+
 def test_memory_is_bounded_while_the_server_hangs(db, service):
     """The sink holds at most 64 MiB of messages, and libcurl a copy of none."""
     db.grpc_sink("grpc", service, timeout="2min")

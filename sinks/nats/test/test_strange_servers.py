@@ -4,7 +4,8 @@ import itertools
 
 import pytest
 from outbox_rig import wait_until
-from outbox_rig.kind_fixtures import a_flood_ends_with_its_sink, a_flood_fills_no_memory
+from outbox_rig.kind_fixtures import (a_flood_ends_with_its_sink, a_flood_fills_no_memory, no_error_tells_an_address,
+                                      the_machine_itself_is_refused)
 
 from strange_server import StrangeServer, message
 from test_connections import probe
@@ -101,3 +102,25 @@ def test_an_operation_has_a_largest_size(db, long):
         db.nats_sink("nats", strange)
         db.enqueue("Order", "1")
         a_flood_fills_no_memory(db, "nats", "is this the port of a NATS server", strange.hung_up)
+
+
+def test_networks_that_are_refused(db):
+    the_machine_itself_is_refused(db, "nats")
+
+
+def test_no_error_tells_an_address(db):
+    no_error_tells_an_address(db, "nats")
+
+
+SECRET = "zqx7-horse-battery-staple"
+
+
+@pytest.mark.parametrize("before", [200, 270, 280, 290])
+def test_a_secret_is_masked_before_its_text_is_cut(db, before):
+    error = b'{"error":{"code":400,"err_code":10099,"description":"' + b"x" * before + SECRET.encode() + b"y" * 300 + b'"}}'
+    with StrangeServer(lambda _, reply: message(reply, error)) as strange:
+        db.nats_sink("nats", strange, {"token": SECRET}, max_attempts="1")
+        db.enqueue("Order", "1")
+        wait_until(lambda: db.value("SELECT last_error FROM outbox.events") is not None, 30, sinks(db))
+        shown = str(db.sql("SELECT * FROM outbox.events")) + str(db.sql("SELECT * FROM outbox.sinks")) + str(probe(db, send=True))
+        assert "xxx" in shown and SECRET[:4] not in shown and SECRET[:4] not in db.pg.log.read_text()

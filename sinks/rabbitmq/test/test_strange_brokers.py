@@ -5,7 +5,8 @@ import struct
 
 import pytest
 from outbox_rig import wait_until
-from outbox_rig.kind_fixtures import a_flood_ends_with_its_sink, a_flood_fills_no_memory
+from outbox_rig.kind_fixtures import (a_flood_ends_with_its_sink, a_flood_fills_no_memory, no_error_tells_an_address,
+                                      the_machine_itself_is_refused)
 
 from strange_broker import BLOCKED, BODY, HEADER, HEARTBEAT, START, StrangeBroker, ack, frame, method, short, tune
 from test_connections import probe
@@ -104,3 +105,11 @@ def test_a_flood_before_the_login(db):
         sink(db, strange, connect_timeout="1s")
         db.enqueue("Order", "1")
         a_flood_fills_no_memory(db, "rabbit", "no answer in time", strange.hung_up)
+
+
+def test_networks_that_are_refused(db):
+    the_machine_itself_is_refused(db, "rabbitmq", exchange="e")
+
+
+def test_no_error_tells_an_address(db):
+    no_error_tells_an_address(db, "rabbitmq", exchange="e")

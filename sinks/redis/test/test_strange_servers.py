@@ -6,7 +6,7 @@ import ssl
 import pytest
 from outbox_rig import wait_until
 from outbox_rig.certificates import Authority
-from outbox_rig.kind_fixtures import a_flood_fills_no_memory
+from outbox_rig.kind_fixtures import a_flood_fills_no_memory, no_error_tells_an_address, the_machine_itself_is_refused
 
 from strange_server import StrangeServer, bulk
 from test_connections import probe
@@ -126,3 +126,35 @@ def test_replies_to_nothing(db):
         sink(db, strange)
         db.enqueue("Order", "1")
         a_flood_fills_no_memory(db, "redis", "replies to nothing", strange.hung_up)
+
+
+SECRET = "zqx7-horse-battery-staple"
+
+
+@pytest.mark.parametrize("before", [200, 280, 290, 380, 390])
+def test_a_secret_is_masked_before_its_text_is_cut(db, before):
+    with StrangeServer(XADD=b"-ERR " + b"x" * before + SECRET.encode() + b"y" * 300 + b"\r\n") as strange:
+        sink(db, strange, {"password": SECRET}, max_attempts="1")
+        db.enqueue("Order", "1")
+        wait_until(lambda: db.value("SELECT last_error FROM outbox.events") is not None, 30, sinks(db))
+        shown = str(db.sql("SELECT * FROM outbox.events")) + str(db.sql("SELECT * FROM outbox.sinks")) + str(probe(db, send=True))
+        assert "xxx" in shown and SECRET[:4] not in shown and SECRET[:4] not in db.pg.log.read_text()
+
+
+def test_a_secret_that_the_server_cuts(db):
+    """As Redis 5 repeats HELLO."""
+    password = SECRET * 4
+    with StrangeServer(HELLO=b"-ERR unknown command `HELLO`, with args beginning with: `2`, `AUTH`, `default`, `" + password[:104].encode() + b"`, \r\n") as strange:
+        sink(db, strange, {"password": password})
+        db.enqueue("Order", "1")
+        state_is(db, "circuit open", "Redis 6 or later is required")
+        shown = str(db.sql("SELECT * FROM outbox.sinks")) + str(probe(db))
+        assert SECRET[:4] not in shown and SECRET[:4] not in db.pg.log.read_text()
+
+
+def test_networks_that_are_refused(db):
+    the_machine_itself_is_refused(db, "redis")
+
+
+def test_no_error_tells_an_address(db):
+    no_error_tells_an_address(db, "redis")

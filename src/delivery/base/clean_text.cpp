@@ -8,6 +8,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "delivery/base/secret_mask.h"
 #include "delivery/base/text.h"
 
 namespace outbox {
@@ -40,8 +41,36 @@ std::string clean_text(std::string_view text) {
   return std::string(trim(clean));
 }
 
+/* clean_text() lets none of them through. */
+static constexpr char peer_begins = '\x01', peer_ends = '\x02', cut_peer_ends = '\x03';
+
+std::string peer_text(std::string_view text, bool cut) {
+  constexpr size_t longest = 8192; /* masking takes time and memory by the length */
+  std::string marked(1, peer_begins);
+  for (char c : text.substr(0, longest))
+    marked += c >= peer_begins && c <= cut_peer_ends ? ' ' : c;
+  return marked += cut || text.size() > longest ? cut_peer_ends : peer_ends;
+}
+
 std::string in_quotes(std::string_view text) {
-  return "\"" + clean_text(text.substr(0, 300)) + "\"";
+  return "\"" + peer_text(text) + "\"";
+}
+
+std::string text_to_show(std::string_view text, const SecretMask &secrets) {
+  constexpr size_t shown = 300;
+  constexpr char ends[] = {peer_ends, cut_peer_ends, '\0'};
+  const std::string masked = secrets.masked(text);
+  std::string whole;
+  for (std::string_view rest = masked; !rest.empty();) {
+    const size_t begin = std::min(rest.find(peer_begins), rest.size());
+    whole += rest.substr(0, begin);
+    rest.remove_prefix(std::min(begin + 1, rest.size()));
+    const size_t end = std::min(rest.find_first_of(ends), rest.size());
+    const bool was_cut = end < rest.size() && rest[end] == cut_peer_ends;
+    whole += shortened(trim(secrets.masked(rest.substr(0, end), was_cut)), shown);
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  return clean_text(whole);
 }
 
 }  // namespace outbox

@@ -21,6 +21,7 @@ namespace {
 
 constexpr size_t shortest_needle = 4;
 constexpr size_t shortest_part_of_url = 8; /* shorter ones match in other texts */
+constexpr size_t shortest_beginning = 12;  /* so do shorter beginnings of a secret */
 
 /* A byte of the decoded text, and the range of the original that it was decoded from. */
 struct Unit {
@@ -247,32 +248,45 @@ std::string misread(std::string_view text) {
 
 }  // namespace
 
-void SecretMask::add_needle(std::string_view needle) {
-  for (const Units &layer : layers_of(needle))
-    if (std::string decoded = bytes_of(layer);
-        decoded.size() >= shortest_needle && std::find(needles_.begin(), needles_.end(), decoded) == needles_.end())
-      needles_.push_back(std::move(decoded));
+void SecretMask::add_needle(std::string_view needle, bool by_beginning) {
+  for (const Units &layer : layers_of(needle)) {
+    std::string decoded = bytes_of(layer);
+    if (decoded.size() < shortest_needle)
+      continue;
+    const size_t size = decoded.size(), half = std::max(shortest_beginning, (size + 1) / 2),
+                 telling = by_beginning ? std::min(half, size) : size;
+    auto same =
+        std::find_if(needles_.begin(), needles_.end(), [&](const Needle &known) { return known.bytes == decoded; });
+    if (same == needles_.end())
+      needles_.push_back({std::move(decoded), telling});
+    else
+      same->telling = std::min(same->telling, telling);
+  }
 }
 
-void SecretMask::add(std::string_view secret, size_t shortest) {
+void SecretMask::add_whole(std::string_view secret, size_t shortest, bool by_beginning) {
   if (secret.size() < std::max(shortest, shortest_needle))
     return;
-  add_needle(secret);
+  add_needle(secret, by_beginning);
   if (std::string other = misread(secret); other != secret)
-    add_needle(other);
+    add_needle(other, by_beginning);
   std::string whole;
   append_base64(secret, whole); /* with padding */
   for (std::string encoded : {whole, base64_within(secret, 0), base64_within(secret, 1), base64_within(secret, 2)}) {
-    add_needle(encoded);
-    add_needle(url_safe(std::move(encoded)));
+    add_needle(encoded, by_beginning);
+    add_needle(url_safe(std::move(encoded)), by_beginning);
   }
+}
+
+void SecretMask::add(std::string_view secret, size_t shortest) {
+  add_whole(secret, shortest, true);
 }
 
 /* Masks the part as it is sent, and as the endpoint's code sees it after decoding. */
 void SecretMask::add_part_of_url(std::string_view part, size_t shortest) {
-  add(part, shortest);
+  add_whole(part, shortest);
   if (Units decoded = units_of(part); decode_once(decoded))
-    add(bytes_of(decoded), shortest);
+    add_whole(bytes_of(decoded), shortest);
 }
 
 /* A label of the host can be the token. Certificates and resolvers repeat it in lower case. */
@@ -282,10 +296,10 @@ void SecretMask::add_host(std::string_view host) {
   std::transform(lower.begin(), lower.end(), lower.begin(),
                  [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c; });
   for (std::string_view text : {host, std::string_view(lower)}) {
-    add(text);
+    add_whole(text);
     for (auto dots = std::count(text.begin(), text.end(), '.'); dots >= static_cast<long>(last_labels); dots--) {
       size_t end = text.find('.');
-      add(text.substr(0, end), shortest_part_of_url);
+      add_whole(text.substr(0, end), shortest_part_of_url);
       text.remove_prefix(end + 1);
     }
   }
@@ -309,7 +323,7 @@ void SecretMask::add_url(std::string_view url) {
 
 void SecretMask::add_header(std::string_view value) {
   constexpr size_t shortest_part = 8;
-  add(value);
+  add_whole(value);
   size_t blank = value.rfind(' ');
   if (blank != value.npos)
     add(value.substr(blank + 1));
@@ -328,8 +342,8 @@ void SecretMask::add_header(std::string_view value) {
 void SecretMask::add_basic(const std::string &user, const std::string &password) {
   std::string both = user + ":" + password, encoded;
   append_base64(both, encoded);
-  add(both);
-  add(encoded);
+  add_whole(both); /* its beginning is the user's name */
+  add_whole(encoded);
   add(password.empty() ? user : password);
 }
 
@@ -339,13 +353,17 @@ std::string SecretMask::masked(std::string_view text, bool cut) const {
   std::vector<std::pair<uint32_t, uint32_t>> found; /* ranges of the original text */
   for (const Units &units : layers_of(text)) {
     std::string bytes = bytes_of(units);
-    for (const std::string &needle : needles_)
-      for (size_t at = 0; (at = bytes.find(needle, at)) != bytes.npos; at++)
-        found.emplace_back(units[at].from, units[at + needle.size() - 1].to);
+    for (const auto &[needle, telling] : needles_) {
+      const std::string_view beginning(needle.data(), telling);
+      for (size_t at = 0; (at = bytes.find(beginning, at)) != bytes.npos; at++) {
+        const auto end = std::mismatch(needle.begin(), needle.end(), bytes.begin() + at, bytes.end()).second;
+        found.emplace_back(units[at].from, units[end - bytes.begin() - 1].to);
+      }
+    }
     for (size_t length = cut ? bytes.size() : 0; length > 0;) {
       std::string_view read(bytes.data(), length);
-      for (const std::string &needle : needles_)
-        if (size_t n = beginning_at_end(read, needle); n > 0)
+      for (const Needle &needle : needles_)
+        if (size_t n = beginning_at_end(read, needle.bytes); n > 0)
           found.emplace_back(units[length - n].from, static_cast<uint32_t>(text.size()));
       size_t before = without_half_escape(read);
       length = before < length ? before : 0;

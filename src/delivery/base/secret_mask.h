@@ -12,7 +12,8 @@ namespace outbox {
 
 class SecretMask {
 public:
-  /* A secret of fewer than `shortest` bytes is not masked, because it would match in every text. */
+  /* A secret of fewer than `shortest` bytes is not masked, because it would match in every text. The first half of a
+   * long one is masked too: some peers cut what they repeat, and go on. */
   void add(std::string_view secret, size_t shortest = 4);
   /* A URL that contains a token: masks the whole URL, its host, the part after its host, and each longer part of both
    * but the domain's last two labels. */
@@ -27,11 +28,19 @@ public:
   std::string masked(std::string_view text, bool cut = false) const;
 
 private:
+  /* Decoded like the text in which it is searched. `telling`: how many bytes of its beginning are masked wherever
+   * they stand. */
+  struct Needle {
+    std::string bytes;
+    size_t telling;
+  };
+
+  void add_whole(std::string_view secret, size_t shortest = 4, bool by_beginning = false);
   void add_part_of_url(std::string_view part, size_t shortest);
   void add_host(std::string_view host);
-  void add_needle(std::string_view needle);
+  void add_needle(std::string_view needle, bool by_beginning);
 
-  std::vector<std::string> needles_; /* decoded like the text in which they are searched */
+  std::vector<Needle> needles_;
 };
 
 }  // namespace outbox

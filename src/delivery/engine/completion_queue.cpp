@@ -165,9 +165,7 @@ private:
   using What = CompletionQueue::Report::What;
 
   /* Peers and events wrote parts of the text. A table, a view and the log take one line of valid UTF-8. */
-  std::string told(std::string_view text) const {
-    return marked_if_cut(clean_text(secrets_.masked(text)), OB_ERROR_MAX);
-  }
+  std::string told(std::string_view text) const { return marked_if_cut(text_to_show(text, secrets_), OB_ERROR_MAX); }
   void tell(Completion &completion) const {
     for (std::string *text : {&completion.error, &completion.acknowledgement})
       if (!text->empty())

@@ -37,8 +37,8 @@ void Probe::add(ProbeStep step) {
   if (!step.ms)
     step.ms = ms_between(step_began_, now);
   step_began_ = now;
-  step.message = clean_text(secrets_.masked(step.message)); /* may contain a peer's text */
-  step.hint = clean_text(secrets_.masked(step.hint));
+  step.message = text_to_show(step.message, secrets_); /* may contain a peer's text */
+  step.hint = text_to_show(step.hint, secrets_);
   std::lock_guard lock(mutex_);
   steps_.push_back(std::move(step));
 }

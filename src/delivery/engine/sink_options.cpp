@@ -3,6 +3,7 @@
  * SERVER runs, so that a worker never gets contradicting options.
  */
 #include "delivery/engine/sink_options.h"
+#include "delivery/owner_option.h"
 
 #include <algorithm>
 #include <span>
@@ -98,7 +99,9 @@ void check_owner(const SinkKind &kind, const Options &server, const Options &map
 }
 
 std::shared_ptr<const SinkConfig> parse_options(const SinkKind &kind, const Options &server, const Options *mapping) {
-  check_options(kind, OB_SERVER, server, true);
+  Options given = server;
+  given.erase(OB_OWNER_IS_SUPERUSER);
+  check_options(kind, OB_SERVER, given, true);
   if (mapping)
     check_mapping(kind, *mapping, true);
   return kind.parse(server, mapping);

@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "delivery/base/json_reader.h"
+#include "delivery/base/secret_mask.h"
 #include "delivery/base/text.h"
 #include "delivery/http/network.h"
 #include "delivery/http/url_parts.h"
@@ -124,9 +125,11 @@ Grant<Credentials> of_web_identity(const WebIdentity &identity, const Stop &stop
                                               {"RoleSessionName", session},
                                               {"WebIdentityToken", token}})},
                                stop);
+    SecretMask mask; /* first; what is cut off would not be found */
+    mask.add(token);
     if (answer.status != 200)
-      throw NotGranted(status_text(answer) + " " + element(answer.body, "Code") + " (" +
-                       shortened(element(answer.body, "Message"), 300) + ")");
+      throw NotGranted(status_text(answer) + " " + mask.masked(element(answer.body, "Code")) + " (" +
+                       shortened(mask.masked(element(answer.body, "Message")), 300) + ")");
     return granted({element(answer.body, "AccessKeyId"), element(answer.body, "SecretAccessKey"),
                     element(answer.body, "SessionToken")},
                    element(answer.body, "Expiration"));

@@ -70,14 +70,14 @@ std::string form_encoded(std::string_view text) {
 std::string refusal(const HttpFetched &answer, const OauthClient &client) {
   auto fields = members(answer.body);
   std::string text = "HTTP " + std::to_string(answer.status), more = fields["error_description"];
-  if (!fields["error"].empty())
-    text += " " + fields["error"];
-  if (!more.empty())
-    text += " (" + shortened(more, max_shown) + ")";
   SecretMask mask;
   mask.add_basic(client.client_id, client.client_secret);
   mask.add(client.client_secret);
-  text = mask.masked(clean_text(text));
+  auto shown = [&](const std::string &said) { return shortened(clean_text(mask.masked(said)), max_shown); };
+  if (!fields["error"].empty())
+    text += " " + shown(fields["error"]);
+  if (!more.empty())
+    text += " (" + shown(more) + ")";
   bool theirs = answer.status >= 500 || answer.status == 404 || answer.status == 405;
   return text + (theirs || client.advice.empty() ? "" : ": " + client.advice);
 }

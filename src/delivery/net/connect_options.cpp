@@ -72,6 +72,7 @@ const std::vector<OptionSpec> &ConnectOptions::specs() {
   static const auto &specs = *new std::vector<OptionSpec>{
       server_option(CONNECT_TIMEOUT, check<parse_connect_timeout>,
                     "How long connecting to one host may take, login included: 100ms to 5min. Default 10s."),
+      BrokerGuard::option(),
       server_option(TLS, check<parse_bool>, "Whether to connect with TLS. Default false."),
       server_option(SSL_CA_PEM, check_certificates_pem,
                     "Certificates in PEM that the peer's must come from, instead of the system's authorities."),
@@ -140,6 +141,7 @@ ConnectOptions ConnectOptions::parse(const PeerWords &words, const Options &serv
                    std::string("Example: OPTIONS (hosts 'localhost:") + port + "').");
   made.hosts = parse_hosts(HOSTS, *hosts, port);
   read_option(server, CONNECT_TIMEOUT, parse_connect_timeout, made.connect_timeout);
+  made.guard = BrokerGuard::of(server);
   if (!made.tls)
     for (OptionName name : {SSL_CA_PEM, ENABLE_SSL_CERTIFICATE_VERIFICATION})
       refuse_without_meaning(server, name, "The connection has no TLS: set tls 'true'.");

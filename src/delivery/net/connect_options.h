@@ -5,10 +5,12 @@
 #pragma once
 
 #include <chrono>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "delivery/engine/advice.h"
+#include "delivery/net/broker_guard.h"
 #include "delivery/options/options.h"
 
 namespace outbox {
@@ -35,6 +37,7 @@ struct ConnectOptions {
   bool tls = false, verify = true;
   std::string ca_pem, certificate_pem, key_pem; /* the key is not encrypted */
   std::chrono::milliseconds connect_timeout{10'000};
+  std::optional<BrokerGuard> guard = {}; /* nothing: every address may be connected to */
 
   /* All but `hosts`. */
   static const std::vector<OptionSpec> &specs();

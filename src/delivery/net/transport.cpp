@@ -72,6 +72,7 @@ void Transport::resolve(const Host &host) {
   wanted.ai_socktype = SOCK_STREAM;
   wanted.ai_flags = AI_NUMERICSERV;
   host_ = host;
+  peer_ = host.name + " port " + host.port;
   addresses_ = std::make_shared<Addresses>();
   int error = getaddrinfo(host.name.c_str(), host.port.c_str(), &wanted, &addresses_->first);
   if (error == EAI_MEMORY)
@@ -84,10 +85,6 @@ void Transport::resolve(const Host &host) {
 
 void Transport::connect_to(const void *address_, const Patience &patience) {
   const auto &address = *static_cast<const addrinfo *>(address_);
-  char name[NI_MAXHOST] = "?", port[NI_MAXSERV] = "?";
-  getnameinfo(address.ai_addr, address.ai_addrlen, name, sizeof name, port, sizeof port,
-              NI_NUMERICHOST | NI_NUMERICSERV);
-  peer_ = std::string(name) + " port " + port;
   if (fd_ >= 0)
     close(fd_);
   fd_ = socket(address.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, address.ai_protocol);
@@ -117,17 +114,44 @@ void Transport::connect_to(const void *address_, const Patience &patience) {
     throw failed(error);
 }
 
+std::optional<Refusal> Transport::refused(const void *address) const {
+  return options_.guard ? options_.guard->check(static_cast<const addrinfo *>(address)->ai_addr) : std::nullopt;
+}
+
+static std::string networks_of(const std::vector<Refusal> &refusals) {
+  std::string networks;
+  for (const Refusal &refusal : refusals)
+    if (networks.find(refusal.network) == networks.npos)
+      networks.append(networks.empty() ? "" : ", ").append(refusal.network);
+  return networks;
+}
+
+/* The guard is asked before there is a socket, so that nobody learns from an answer, or from its time, whether a port
+ * is open there. */
 void Transport::connect(const Patience &patience) {
+  std::optional<Trouble> trouble;
+  std::vector<Refusal> refusals;
   for (const addrinfo *address = addresses_->first; address; address = address->ai_next) {
+    if (auto refusal = refused(address)) {
+      refusals.push_back(std::move(*refusal));
+      continue;
+    }
     try {
       connect_to(address, patience);
-      break;
-    } catch (const Trouble &) {
-      if (!address->ai_next)
-        throw;
+      addresses_.reset();
+      return;
+    } catch (const Trouble &failed) {
+      trouble.emplace(failed);
     }
   }
-  addresses_.reset();
+  if (refusals.empty())
+    throw Trouble(*trouble); /* getaddrinfo() gives one address at least */
+  const std::string fact = BrokerGuard::fact(host_.name, refusals.front()),
+                    hint = BrokerGuard::hint(networks_of(refusals));
+  if (!trouble)
+    throw Trouble("connect", OB_REASON_BLOCKED, fact, hint);
+  throw Trouble(trouble->step, trouble->reason, trouble->what(),
+                trouble->hint + (trouble->hint.empty() ? "" : " ") + fact + ", and was not tried: " + hint);
 }
 
 void Transport::start_tls(const Patience &patience) {

@@ -54,12 +54,13 @@ public:
   size_t send(std::string_view bytes);
   /* Bytes that were sent and that the peer's machine has not acknowledged. */
   size_t queued() const;
-  /* "127.0.0.1 port 5672" */
+  /* "broker.example port 5672", as the options name it: no text says to which address a name resolves. */
   const std::string &peer() const { return peer_; }
 
 private:
   struct Addresses;
   size_t tls_result(int result);
+  std::optional<Refusal> refused(const void *address) const;
   void connect_to(const void *address, const Patience &patience);
 
   const ConnectOptions &options_;

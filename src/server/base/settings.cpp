@@ -69,9 +69,10 @@ uint32 settings_idle_hash(void) {
 
 void settings_define(void) {
   DefineCustomStringVariable(
-      "outbox.allow_networks", "Private networks to which every webhook may connect.",
-      "A comma-separated list of CIDR ranges, such as '10.1.0.0/16, fd00::/8'. The default is empty: only public "
-      "addresses. A sink's own option allow_networks adds further networks.",
+      "outbox.allow_networks", "Networks that are refused by default, and to which every sink may connect.",
+      "A comma-separated list of CIDR ranges, such as '10.1.0.0/16, fd00::/8'. The default is empty: webhooks, "
+      "gRPC and AWS reach public addresses only; Kafka, RabbitMQ, NATS and Redis also private networks, and every "
+      "address if the sink's owner is a superuser. A sink's own option allow_networks adds further networks.",
       &setting_allow_networks, "", PGC_SIGHUP, 0, check_networks, NULL, NULL);
 
   DefineCustomStringVariable(

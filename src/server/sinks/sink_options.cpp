@@ -4,6 +4,8 @@
  */
 #include "server/sinks/sink_options.h"
 
+#include "delivery/owner_option.h"
+
 #include "server/base/settings.h"
 #include "server/catalog/wrappers.h"
 
@@ -33,6 +35,17 @@ static ob_option *read_options(OUTBOX_SYSCACHE cache, HeapTuple tuple, AttrNumbe
   return options;
 }
 
+static void add_option(SinkOptions *given, const char *name) {
+  ob_option *longer = (ob_option *)palloc((given->n_options + 1) * sizeof(ob_option));
+
+  for (size_t i = 0; i < given->n_options; i++)
+    longer[i] = given->options[i];
+  longer[given->n_options].name = name;
+  longer[given->n_options].value = "true";
+  given->options = longer;
+  given->n_options++;
+}
+
 SinkOptions sink_options_read(Oid server_oid, const char *name, uint64 *fingerprint) {
   MemoryContext context = AllocSetContextCreate(TopMemoryContext, "outbox sink options", ALLOCSET_SMALL_SIZES);
   MemoryContext previous = MemoryContextSwitchTo(context);
@@ -46,6 +59,8 @@ SinkOptions sink_options_read(Oid server_oid, const char *name, uint64 *fingerpr
         read_options(FOREIGNSERVEROID, server, Anum_pg_foreign_server_srvoptions, &given.n_options, fingerprint);
     given.owner_is_superuser = superuser_arg(((Form_pg_foreign_server)GETSTRUCT(server))->srvowner);
     *fingerprint = hash_combine64(*fingerprint, given.owner_is_superuser);
+    if (given.owner_is_superuser)
+      add_option(&given, OB_OWNER_IS_SUPERUSER);
     ReleaseSysCache(server);
   }
   /* The worker uses only the mapping FOR PUBLIC. */

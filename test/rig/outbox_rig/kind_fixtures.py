@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import pytest
 
 from .crashes import crashes
-from .process import cpu_seconds, private_memory
+from .process import cpu_seconds, free_port, private_memory
 from .rig import Rig
 from .wait import wait_until
 
@@ -110,6 +110,50 @@ def a_flood_ends_with_its_sink(db, sink: str, hung_up: threading.Event) -> None:
     db.sql(f"DROP SERVER {sink} CASCADE")
     wait_until(hung_up.is_set, 60)
     assert private_memory(worker_pid(db)) < 300_000_000
+
+
+def the_machine_itself_is_refused(db, kind: str, hosts: str = "hosts", **options: str) -> None:
+    """To a sink whose owner is no superuser, before there is a socket; a superuser allows it. The sinks of all other tests belong to a superuser."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setblocking(False)
+        port = listener.getsockname()[1]
+        role, more = f"owner_{port}", "".join(f", {name} '{value}'" for name, value in options.items())
+        db.sql(f"CREATE ROLE {role}")
+        try:
+            db.sql(f"""
+                BEGIN;
+                GRANT USAGE ON FOREIGN DATA WRAPPER outbox_{kind} TO {role};
+                CREATE SERVER guarded FOREIGN DATA WRAPPER outbox_{kind} OPTIONS ({hosts} 'localhost:{port}'{more});
+                ALTER SERVER guarded OWNER TO {role};
+                COMMIT""")
+            db.enqueue("Order", "1")
+            said = "has an address that is the database server itself"
+            wait_until(lambda: said in (db.sink("last_error", "guarded")[0] or ""), 30, lambda: db.sql("SELECT * FROM outbox.sinks"))
+            ok, message, hint = db.sql("SELECT ok, message, hint FROM outbox.probe('guarded') WHERE NOT ok")[0]
+            assert said in message and "option allow_networks" in message + hint and "option allow_networks" in db.sink("last_error", "guarded")[0]
+            assert "127.0.0.1" not in message + db.sink("last_error", "guarded")[0]
+            with pytest.raises(BlockingIOError):
+                listener.accept()
+            with pytest.raises(Exception, match="superuser"):
+                db.sql(f"SET ROLE {role}; ALTER SERVER guarded OPTIONS (ADD allow_networks '127.0.0.0/8')")
+            db.sql("RESET ROLE")
+            db.sql("ALTER SERVER guarded OPTIONS (ADD allow_networks '127.0.0.0/8, ::1')")
+            listener.settimeout(60)
+            listener.accept()
+        finally:
+            db.sql("RESET ROLE; DROP SERVER IF EXISTS guarded CASCADE")
+            db.sql(f"DROP OWNED BY {role}; DROP ROLE {role}")
+
+
+def no_error_tells_an_address(db, kind: str, hosts: str = "hosts", said: str = "could not connect to localhost port PORT: Connection refused", **options: str) -> None:
+    """To which a name resolves."""
+    port, more = free_port(), "".join(f", {name} '{value}'" for name, value in options.items())
+    db.sql(f"CREATE SERVER nobody FOREIGN DATA WRAPPER outbox_{kind} OPTIONS ({hosts} 'localhost:{port}'{more})")
+    db.enqueue("Order", "1")
+    said = said.replace("PORT", str(port))
+    wait_until(lambda: said in (db.sink("last_error", "nobody")[0] or ""), 30, lambda: db.sql("SELECT * FROM outbox.sinks"))
+    probed = str(db.sql("SELECT * FROM outbox.probe('nobody')"))
+    assert said in probed and not [shown for shown in (db.sink("last_error", "nobody")[0], probed) if "127.0.0.1" in shown or "::1" in shown]
 
 
 @contextlib.contextmanager

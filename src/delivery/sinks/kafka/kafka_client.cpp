@@ -39,7 +39,7 @@ KafkaClient::KafkaClient(const KafkaConfig &config) {
     rd_kafka_conf_set(conf.get(), name, value, nullptr, 0);
   mechanism_ = property(conf.get(), "sasl.mechanism");
   user_ = property(conf.get(), mechanism_ == "OAUTHBEARER" ? "sasl.oauthbearer.client.id" : "sasl.username");
-  diagnosis_.attach(conf.get(), config.tokens());
+  diagnosis_.attach(conf.get(), config.tokens(), config.guard());
   rd_kafka_conf_interceptor_add_on_new(conf.get(), "outbox", on_new, this);
   rd_kafka_conf_set_events(conf.get(), RD_KAFKA_EVENT_ERROR | RD_KAFKA_EVENT_LOG | RD_KAFKA_EVENT_STATS);
   kafka_ = start_kafka(std::move(conf));

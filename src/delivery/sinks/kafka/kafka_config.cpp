@@ -56,6 +56,7 @@ const std::vector<OptionSpec> &KafkaConfig::options() {
                                               "Required: brokers to start from, host:port separated by commas.")};
     all.insert(all.end(), KafkaRecordMaker::options().begin(), KafkaRecordMaker::options().end());
     all.insert(all.end(), kafka_token_options().begin(), kafka_token_options().end());
+    all.push_back(BrokerGuard::option());
     return all;
   }());
   return specs;
@@ -189,7 +190,8 @@ rd_kafka_t *start_kafka(KafkaConf conf) {
   return kafka;
 }
 
-KafkaConfig::KafkaConfig(const Options &server, const Options *mapping) : maker_(server) {
+KafkaConfig::KafkaConfig(const Options &server, const Options *mapping)
+    : maker_(server), guard_(BrokerGuard::of(server)) {
   if (!find_option(server, BOOTSTRAP_SERVERS))
     throw BadInput(OB_MISSING_OPTION, BOOTSTRAP_SERVERS, "option \"bootstrap_servers\" is required",
                    "A Kafka sink needs a broker to start from.",

@@ -4,11 +4,13 @@
 #include <librdkafka/rdkafka.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "delivery/engine/sink.h"
+#include "delivery/net/broker_guard.h"
 #include "delivery/sinks/kafka/kafka_record.h"
 #include "delivery/sinks/kafka/kafka_security.h"
 #include "delivery/sinks/kafka/kafka_token.h"
@@ -45,6 +47,8 @@ public:
   bool lets_topics_be_created() const;
   /* The source of its tokens; null if it has none, librdkafka gets them itself, or the user mapping was not given. */
   const std::shared_ptr<const KafkaTokenSource> &tokens() const { return tokens_; }
+  /* Which addresses it may connect to; nothing: all. */
+  const std::optional<BrokerGuard> &guard() const { return guard_; }
   /* A new configuration object for librdkafka. */
   KafkaConf conf() const;
 
@@ -52,6 +56,7 @@ private:
   void check_size(size_t record) const; /* throws BadInput */
 
   KafkaRecordMaker maker_;
+  std::optional<BrokerGuard> guard_;
   KafkaProperties properties_; /* the properties that options set */
   std::shared_ptr<const KafkaTokenSource> tokens_;
   uint32_t max_messages_;

@@ -7,10 +7,14 @@
 
 #include <openssl/x509_vfy.h>
 
+#include <sys/socket.h>
+
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <optional>
 
+#include "delivery/base/clean_text.h"
 #include "delivery/base/text.h"
 #include "delivery/options/pem.h"
 
@@ -27,8 +31,10 @@ static std::string get(const rd_kafka_conf_t *conf, const char *name) {
   return value;
 }
 
-void KafkaDiagnosis::attach(rd_kafka_conf_t *conf, std::shared_ptr<const KafkaTokenSource> tokens) {
+void KafkaDiagnosis::attach(rd_kafka_conf_t *conf, std::shared_ptr<const KafkaTokenSource> tokens,
+                            std::optional<BrokerGuard> guard) {
   tokens_ = std::move(tokens);
+  guard_ = std::move(guard);
   protocol_ = get(conf, "security.protocol");
   mechanism_ = get(conf, "sasl.mechanism");
   user_ = get(conf, mechanism_ == "OAUTHBEARER" ? "sasl.oauthbearer.client.id" : "sasl.username");
@@ -36,10 +42,32 @@ void KafkaDiagnosis::attach(rd_kafka_conf_t *conf, std::shared_ptr<const KafkaTo
   certificate_ = get(conf, "ssl.certificate.pem");
   has_key_ = !certificate_.empty() || !get(conf, "ssl.certificate.location").empty() ||
              !get(conf, "ssl.keystore.location").empty();
-  if (get(conf, "enable.ssl.certificate.verification") != "true")
-    return;
   rd_kafka_conf_set_opaque(conf, this);
-  rd_kafka_conf_set_ssl_cert_verify_cb(conf, on_certificate); /* fails only without TLS support */
+  if (guard_)
+    rd_kafka_conf_set_connect_cb(conf, on_connect);
+  if (get(conf, "enable.ssl.certificate.verification") == "true")
+    rd_kafka_conf_set_ssl_cert_verify_cb(conf, on_certificate); /* fails only without TLS support */
+}
+
+/* ---- the broker's address ---- */
+
+/* Called on the broker's thread, with the broker locked, for each address that is tried: of bootstrap_servers and of
+ * what brokers announce alike. */
+int KafkaDiagnosis::on_connect(int socket, const sockaddr *address, int size, const char *broker,
+                               void *self_) noexcept {
+  auto *self = static_cast<KafkaDiagnosis *>(self_);
+  try {
+    std::optional<Refusal> refusal = self->guard_->check(address);
+    std::lock_guard lock(self->mutex_);
+    self->refusals_.erase(broker);
+    if (refusal) {
+      self->refusals_.emplace(broker, std::move(*refusal));
+      return EACCES;
+    }
+  } catch (...) {
+    return ENOMEM; /* not looked at: not connected to */
+  }
+  return connect(socket, address, static_cast<socklen_t>(size)) == 0 || errno == EINPROGRESS ? 0 : errno;
 }
 
 /* ---- the broker's certificate ---- */
@@ -149,6 +177,16 @@ static std::string why_network(std::string_view text) {
   return {};
 }
 
+std::string KafkaDiagnosis::why_refused(std::string_view text) const {
+  if (!has(text, "Failed to connect to broker at"))
+    return {};
+  std::lock_guard lock(mutex_);
+  for (const auto &[broker, refusal] : refusals_)
+    if (has(text, broker))
+      return BrokerGuard::fact(broker, refusal) + ": " + BrokerGuard::hint(refusal.network);
+  return {};
+}
+
 std::string KafkaDiagnosis::why(std::string_view text) const {
   if (std::string network = why_network(text); !network.empty())
     return network;
@@ -183,13 +221,30 @@ static std::string_view without_timing(std::string_view text) {
   return timing != text.npos && text.back() == ')' ? text.substr(0, timing) : text;
 }
 
+/* librdkafka names the address that it connects to as "ipv4#10.0.0.1:9092". Readers of errors see only the name. */
+static std::string without_address(std::string_view text) {
+  std::string shown(text);
+  for (std::string_view family : {"ipv4#", "ipv6#"})
+    for (size_t at = 0; (at = shown.find(family, at)) != shown.npos; at++)
+      shown.replace(at, std::min(shown.find(' ', at), shown.size()) - at, "it");
+  return shown;
+}
+
+/* librdkafka's buffer for an error has 512 bytes, and a text of the broker's may be cut off in it. */
+static std::string of_librdkafka(std::string_view text) {
+  constexpr size_t nearly_full = 500;
+  return text.size() < nearly_full ? without_address(text) : peer_text(without_address(text), true);
+}
+
 std::string KafkaDiagnosis::explain(std::string_view text) const {
+  if (std::string refused = why_refused(text); !refused.empty())
+    return refused;
   constexpr std::string_view no_token = "Failed to acquire SASL OAUTHBEARER token: ";
   if (size_t at = text.find(no_token); tokens_ && at != text.npos)
     return std::string(text.substr(at + no_token.size())); /* words of our own */
   std::string reason = why(text);
   text = without_timing(text);
-  return reason.empty() ? std::string(text) : reason + " (librdkafka: " + std::string(text) + ")";
+  return reason.empty() ? of_librdkafka(text) : reason + " (librdkafka: " + of_librdkafka(text) + ")";
 }
 
 }  // namespace outbox

@@ -9,9 +9,11 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 
+#include "delivery/net/broker_guard.h"
 #include "delivery/sinks/kafka/kafka_token.h"
 
 namespace outbox {
@@ -23,17 +25,20 @@ bool is_ordinary_close(std::string_view text);
 class KafkaDiagnosis {
 public:
   /* Call it before rd_kafka_new() takes `conf`. `tokens`: where outbox gets the client's tokens; null if it does not.
-   * Must outlive the client. */
-  void attach(rd_kafka_conf_t *conf, std::shared_ptr<const KafkaTokenSource> tokens);
+   * `guard`: which addresses the client may connect to; nothing: all. Must outlive the client. */
+  void attach(rd_kafka_conf_t *conf, std::shared_ptr<const KafkaTokenSource> tokens,
+              std::optional<BrokerGuard> guard);
 
-  /* Returns the text of an error event or a failed message with an explanation in front. Never contains a secret. Any
-   * thread. */
+  /* Returns the text of an error event or a failed message with an explanation in front, without the address to which
+   * a broker's name resolves. Any thread. */
   std::string explain(std::string_view text) const;
 
 private:
   static int on_certificate(rd_kafka_t *client, const char *broker, int32_t id, int *error, int depth,
                             const char *der, size_t size, char *text, size_t text_size, void *self);
+  static int on_connect(int socket, const sockaddr *address, int size, const char *broker, void *self) noexcept;
   std::string why(std::string_view text) const;
+  std::string why_refused(std::string_view text) const;
   std::string why_authentication(std::string_view text) const;
   std::string why_certificate(std::string_view text) const;
   std::string why_client_certificate(std::string_view text) const;
@@ -44,6 +49,8 @@ private:
   mutable std::mutex mutex_;
   /* Certificate problems by the broker's host:port; guarded by mutex_. */
   std::map<std::string, std::string> certificates_;
+  std::optional<BrokerGuard> guard_;
+  std::map<std::string, Refusal> refusals_; /* by the broker's host:port, too; guarded by mutex_ */
 };
 
 }  // namespace outbox

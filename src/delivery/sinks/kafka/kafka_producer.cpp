@@ -166,7 +166,7 @@ KafkaProducer::KafkaProducer(const KafkaConfig &config, KafkaTokens *tokens, int
   KafkaConf conf = config.conf();
   if (some_are_silent)
     rd_kafka_conf_set(conf.get(), "enable.sparse.connections", "false", nullptr, 0);
-  diagnosis_.attach(conf.get(), config.tokens());
+  diagnosis_.attach(conf.get(), config.tokens(), config.guard());
   rd_kafka_conf_interceptor_add_on_new(conf.get(), "outbox", on_new, this);
   rd_kafka_conf_set_throttle_cb(conf.get(), on_throttle);
   rd_kafka_conf_set_events(conf.get(), RD_KAFKA_EVENT_ERROR | RD_KAFKA_EVENT_LOG);

@@ -1,0 +1,42 @@
+/*
+ * broker_guard.h: decides which addresses a sink may connect to that speaks another protocol than HTTP. Who creates a
+ * sink names its hosts. Brokers are nearly always in a private network, so these are let through; what the network
+ * guard refuses besides (the machine itself, its link, the metadata of a cloud) stays refused, unless a superuser has
+ * allowed it or owns the sink. Immutable: safe on any thread.
+ */
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "delivery/http/network_guard.h"
+#include "delivery/options/options.h"
+
+namespace outbox {
+
+class BrokerGuard {
+public:
+  explicit BrokerGuard(std::vector<Network> allowed) : guard_(std::move(allowed)) {}
+  /* The option that allows further networks. */
+  static OptionSpec option();
+  /* Nothing, if the sink's owner is a superuser: every address may be connected to. */
+  static std::optional<BrokerGuard> of(const Options &server);
+
+  /* As NetworkGuard::check(). */
+  template <class Address> std::optional<Refusal> check(const Address &address) const {
+    return unless_private(guard_.check(address));
+  }
+
+  /* "localhost has an address that is the database server itself", without an address: it would reveal to the
+   * error's readers how names resolve inside the network. */
+  static std::string fact(const std::string &host, const Refusal &refusal);
+  /* How the networks, separated by commas, are allowed. */
+  static std::string hint(const std::string &networks);
+
+private:
+  static std::optional<Refusal> unless_private(std::optional<Refusal> refusal);
+
+  NetworkGuard guard_;
+};
+
+}  // namespace outbox
