@@ -145,8 +145,8 @@ LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_forget_crashes';
 COMMENT ON FUNCTION outbox_internal.forget_crashes(oid) IS
-  'Part of outbox.resume(): lets the workers open a sink again, within ten seconds, that has crashed twice while it '
-  'was opened. Returns false if it has not.';
+  'Part of outbox.resume(): lets the workers open a sink again, within ten seconds, that crashed them. '
+  'Returns false if it did not.';
 
 CREATE OR REPLACE FUNCTION outbox.resume(sink text) RETURNS boolean
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -187,5 +187,5 @@ COMMENT ON FUNCTION outbox.resume(text) IS
   'Resumes a sink that was paused, or disabled by a 410 or by failing for disable_after. When the transaction '
   'commits its events are sent, in order, slowly at first. If the sink was disabled, failed events are due at once. '
   'It also ends a pause for which the endpoint has asked, and tries the events that wait for its end; and lets the '
-  'workers open a sink again that crashed twice while it was opened. Returns false, with a notice, if the sink was '
-  'neither paused nor disabled. The caller need not own the server: GRANT EXECUTE is enough.';
+  'workers open a sink again that crashed them. Returns false, with a notice, if the sink was neither paused nor '
+  'disabled. The caller need not own the server: GRANT EXECUTE is enough.';

@@ -1,25 +1,22 @@
 /*
- * thread.h: how the delivery library starts threads, and which thread an object belongs to. All signals are blocked
- * in new threads, because signals belong to the server's main thread. An exception ends its thread instead of the
+ * thread.h: how the delivery library starts threads, and which thread an object belongs to. Signals are blocked in
+ * new threads (block_signals.h). An exception ends its thread instead of the
  * process. An object that belongs to one thread holds an OwnThread and asserts is_current(); asserts are compiled
  * into the unit tests and into servers built with assertions.
  */
 #pragma once
 
-#include <csignal>
 #include <thread>
 #include <utility>
 
+#include "delivery/block_signals.h"
+
 namespace outbox {
 
-/* Blocks all signals for its lifetime; threads started in that time inherit the mask. */
+/* Blocks signals for its lifetime; threads started in that time inherit the mask. */
 class SignalsBlocked {
 public:
-  SignalsBlocked() {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
+  SignalsBlocked() { block_signals(&before_); }
   ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
   SignalsBlocked(const SignalsBlocked &) = delete;
   SignalsBlocked &operator=(const SignalsBlocked &) = delete;

@@ -5,8 +5,9 @@
  */
 #include "server/catalog/kind_library.h"
 
-#include "server/catalog/crash_mark.h"
+#include "server/storage/crash_record.h"
 
+#include "delivery/block_signals.h"
 #include "delivery/kind.h"
 
 #include <dlfcn.h>
@@ -60,7 +61,8 @@ static void remember_file(const char *kind, void *handle) {
 bool kind_library_replaced(void) {
   for (const LoadedFile *file = loaded_files; file; file = file->next) {
     struct stat now;
-    if (stat(file->path, &now) == 0 && now.st_ctime < time(NULL) - WRITTEN_FOR_S && !is_same_file(&now, &file->was))
+    if (stat(file->path, &now) == 0 && now.st_ctime < time(NULL) - WRITTEN_FOR_S &&
+        crash_build(&now) != crash_build(&file->was))
       return true;
   }
   return false;
@@ -71,6 +73,18 @@ const struct stat *kind_library_file(const char *kind) {
     if (strcmp(file->kind, kind) == 0)
       return &file->was;
   return NULL;
+}
+
+/* The doctor and docs/new-sink.md know this message. */
+void kind_crashed_error(ob_error *error) {
+  memset(error, 0, sizeof(*error));
+  error->kind = OB_INTERNAL;
+  strlcpy(error->message, "crashed twice while it was opened or sent an event", sizeof(error->message));
+  strlcpy(error->detail, "Each crash of a worker restarts the server.", sizeof(error->detail));
+  strlcpy(error->hint,
+          "Install a build of its kind that does not crash: the sink is then opened by itself. To open it without "
+          "one: SELECT outbox.resume('name of the sink');",
+          sizeof(error->hint));
 }
 
 /* A file that is about to be loaded. Its st_ino is 0 if it is not in PostgreSQL's own folder of libraries. */
@@ -100,14 +114,15 @@ static bool load(const char *kind, Oid validator, const char *file, ob_error *er
   volatile bool loaded = false;
   const ob_sink_kind *volatile library = NULL;
   const struct stat now = file_to_load(file);
-  sigset_t all, before;
+  sigset_t before;
 
-  if (!crash_mark_leave(validator, &now)) {
-    crash_mark_error(error);
+  const Work work = {validator, false, false, 0, 0, crash_build(&now)};
+  if (crash_guilt(&work) == Guilt::GUILTY) {
+    kind_crashed_error(error);
     return false;
   }
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  crash_work_on(&work);
+  outbox::block_signals(&before);
   PG_TRY();
   {
     void *handle;
@@ -129,7 +144,7 @@ static bool load(const char *kind, Oid validator, const char *file, ob_error *er
   }
   PG_END_TRY();
   const bool registered = loaded && ob_kind_register(kind, library, PG_VERSION_NUM, error); /* calls it */
-  crash_mark_remove(validator); /* first: a SIGQUIT that waits is no crash of the kind's */
+  crash_work_done(); /* first: a SIGQUIT that waits is no crash of the kind's */
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   return registered;
 }

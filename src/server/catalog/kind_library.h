@@ -5,8 +5,10 @@
 
 #include "server/base/server.h"
 
+#include "delivery/delivery.h"
+
 /* Loads the file and registers the kind in it, once per process. Never fails: when the library cannot be loaded,
- * does not fit, or has crashed twice (crash_mark.h), each function of the delivery library that is given this kind
+ * does not fit, or crashes the worker (crash_record.h), each function of the delivery library that is given this kind
  * reports why. `file` is that of the validator in pg_proc: "$libdir/outbox_file". Main thread. */
 void kind_library_load(const char *kind, Oid validator, const char *file);
 
@@ -20,3 +22,6 @@ const struct stat *kind_library_file(const char *kind);
 /* Has another file taken the place of a library that this process has loaded? The process keeps what it has loaded,
  * so only a new one has the new library. False while the new file is being written. */
 bool kind_library_replaced(void);
+
+/* The error of a kind, or of a sink of it, that crashes the worker. */
+void kind_crashed_error(ob_error *error);

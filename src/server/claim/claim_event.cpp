@@ -8,6 +8,7 @@
 #include "server/event/unreadable.h"
 #include "server/inflight/decision_log.h"
 #include "server/inflight/events_in_flight.h"
+#include "server/sinks/careful.h"
 #include "server/storage/durable.h"
 
 static InFlightEvent *claim_row(WorkerSink *sink, const dispatch::ReadRow *read, uint32 bytes) {
@@ -40,7 +41,9 @@ static InFlightEvent *add_to_batch(WorkerSink *sink, const dispatch::ReadRow *re
   uint32 bytes;
 
   unreadable_begin(row->position, row->xmin, PART_EVENT);
+  careful_reads(sink, row->position, read->facts.handle);
   const bool made = event_row_to_event(row, sink->rules.ordered, sink->common.max_payload, event, &bytes);
+  careful_read();
   unreadable_done();
   if (!made)
     return NULL;
@@ -78,6 +81,22 @@ static void fail_unreadable(WorkerSink *sink, const dispatch::ReadRow *read, con
                            sink->rules, dispatcher().round.now);
 }
 
+/* The event crashes the worker when it is read or sent. It becomes a dead letter without being read again. */
+static void fail_crashed(WorkerSink *sink, const dispatch::ReadRow *read) {
+  static const char error[] = "crashed the worker twice or more, the last time while it alone was read or sent";
+  InFlightEvent *event = claim_row(sink, read, 0);
+
+  ereport(WARNING, (errmsg("outbox sink \"%s\": the event at position " INT64_FORMAT " becomes a dead letter",
+                           sink->name, read->facts.position),
+                    errdetail("The event %s.", error),
+                    errhint("Read the server's log at the time of the crashes. To send the event again: SELECT "
+                            "outbox.redrive('id of the event', force => true);")));
+  dispatcher().round.free_events--;
+  sink->event_ended(event->bytes);
+  dispatcher().event_ended(event, {Outcome::REJECTED, -1, error, 0, false, false}, sink->rules,
+                           dispatcher().round.now);
+}
+
 InFlightEvent *ClaimTable::claim(const dispatch::ReadRow &row, const char **reason) {
   const EventRow *event_row = (const EventRow *)row.of_port;
   WorkerSink *sink = static_cast<WorkerSink *>(row.sink);
@@ -85,6 +104,11 @@ InFlightEvent *ClaimTable::claim(const dispatch::ReadRow &row, const char **reas
   if (const UnreadableRow *unreadable = unreadable_find(event_row->position, event_row->xmin)) {
     fail_unreadable(sink, &row, unreadable);
     *reason = "it cannot be read";
+    return NULL;
+  }
+  if (unlikely(careful_guilt(sink, event_row->position, row.facts.handle) == Guilt::GUILTY)) {
+    fail_crashed(sink, &row);
+    *reason = "it crashed the worker";
     return NULL;
   }
   InFlightEvent *event = add_to_batch(sink, &row);

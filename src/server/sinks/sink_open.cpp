@@ -1,15 +1,16 @@
 /*
- * sink_open.cpp: the code of a kind that is an extension may crash, and each crash of a worker restarts the server.
- * So the worker leaves a mark while it opens such a sink (crash_mark.h). The kinds in outbox.so need none, which
- * saves the two file operations.
+ * sink_open.cpp: the code of a kind may crash, and each crash of a worker restarts the server. So a sink that was
+ * found to crash it is not opened (careful.h).
  */
 #include "server/sinks/sink_open.h"
 
 #include "server/base/error_text.h"
 #include "server/base/fault_point.h"
-#include "server/catalog/crash_mark.h"
 #include "server/catalog/kind_library.h"
+#include "server/sinks/careful.h"
 #include "server/sinks/dispatcher.h"
+
+#include "delivery/block_signals.h"
 
 #include <signal.h>
 
@@ -22,23 +23,24 @@ static bool owner_may(const WorkerSink *sink, const SinkOptions *given, ob_error
 }
 
 /* Returns NULL with *error filled. */
-static ob_sink *open_handle(ob_engine *engine, const WorkerSink *sink, const SinkOptions *given, ob_error *error) {
+static ob_sink *open_handle(ob_engine *engine, const WorkerSink *sink, const SinkOptions *given, Moment now,
+                            ob_error *error) {
   memset(error, 0, sizeof(*error));
   kind_library_retry(sink->kind);
-  const struct stat *library = kind_library_file(sink->kind);
-  if (library && !crash_mark_leave(sink->id(), library)) {
-    crash_mark_error(error);
+  const CarefulOpen open = careful_before_open(sink, now);
+  if (open == OPEN_NEVER)
+    kind_crashed_error(error);
+  else if (open == OPEN_LATER)
+    error->kind = OB_NOT_YET;
+  if (open != OPEN_NOW)
     return NULL;
-  }
   ob_sink *handle = NULL;
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before); /* a SIGQUIT meanwhile is no crash of the sink's */
+  sigset_t before;
+  outbox::block_signals(&before); /* a SIGQUIT meanwhile is no crash of the sink's */
   if (owner_may(sink, given, error))
     handle = ob_sink_open(engine, sink->name, sink->kind, given->options, given->n_options, given->mapping,
                           given->n_mapping, error);
-  if (library)
-    crash_mark_remove(sink->id());
+  careful_opened(handle != NULL);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   return handle;
 }
@@ -75,7 +77,7 @@ bool sink_open(ob_engine *engine, WorkerSink *sink, const SinkOptions *given, Mo
   OUTBOX_FAULT_POINT("sink.before_open");
   sink->failed_tries = sink->n_failures = 0;
   memset(sink->failures, 0, sizeof(sink->failures));
-  sink->handle = open_handle(engine, sink, given, &error);
+  sink->handle = open_handle(engine, sink, given, now, &error);
   if (sink->handle == NULL && error.kind == OB_NOT_YET) {
     sink->key_at = moment_after(now, NOT_YET_PAUSE_MS);
     return false;

@@ -10,8 +10,8 @@
 #include "server/base/grow.h"
 #include "server/base/is_worker.h"
 #include "server/base/settings.h"
-#include "server/catalog/crash_mark.h"
 #include "server/catalog/route.h"
+#include "server/sinks/careful.h"
 #include "server/sinks/dispatcher.h"
 #include "server/sinks/shard_handoff.h"
 #include "server/sinks/sink_early_retry.h"
@@ -63,7 +63,6 @@ void worker_sinks_init(ob_engine *engine_, int worker_index_) {
 
   engine = engine_;
   worker_index = worker_index_;
-  crash_marks_init(worker_index);
   control.keysize = NAMEDATALEN;
   control.entrysize = sizeof(SinkEntry);
   control.hcxt = TopMemoryContext;
@@ -278,7 +277,7 @@ static void drop_entry(int i) {
     shared_sink_worker_left(entry->sink.stats, worker_index, true);
   if (worker_index == 0) {
     shared_sink_forget(MyDatabaseId, entry->sink.id());
-    (void)crash_marks_forget(entry->sink.id());
+    (void)crash_forget(entry->sink.id());
   }
   if (entry->given.context)
     MemoryContextDelete(entry->given.context);
@@ -299,6 +298,7 @@ static Moment open_at(const WorkerSink *sink) {
 }
 
 void worker_sinks_refresh(Now now, bool may_open, bool waits_for_standby) {
+  careful_read(); /* if an error has ended the last round */
   share_sinks();
   for (int i = n_list - 1; i >= 0; i--) {
     WorkerSink *sink = list[i];
@@ -318,7 +318,7 @@ void worker_sinks_refresh(Now now, bool may_open, bool waits_for_standby) {
     if (sink->state == SINK_OPEN) {
       ob_sink_get_status(sink->handle, &sink->status);
       library_text(sink->status.last_error);
-      sink->credit = (int)Min(sink->status.credit, (uint32)INT_MAX);
+      sink->credit = careful_credit((int)Min(sink->status.credit, (uint32)INT_MAX), now.moment);
       sink_signals_count(sink);
       early_retry_look(sink, now.wall);
       worker_stops_look(sink, now);
@@ -356,7 +356,7 @@ static bool waits_for_credit(const WorkerSink *sink) {
 }
 
 Moment worker_sinks_next_moment(Moment now) {
-  Moment moment = MOMENT_NEVER;
+  Moment moment = careful_next_moment(now);
 
   for (int i = 0; i < n_list; i++) {
     WorkerSink *sink = list[i];

@@ -34,6 +34,8 @@ struct WorkerSink : SinkName, dispatch::RoundSink { /* the hash key first; id() 
   uint64 failures[OB_REASONS]; /* status.failures, up to which they were counted */
   SinkStats *stats;            /* may be NULL */
 
+  uint64 careful_turn; /* the last one in which it got an event: careful.h */
+
   ob_event *batch; /* of batch_events */
   int max_batch;
 };

@@ -1,16 +1,61 @@
 /*
  * crash_record.h: the crashes of the workers of each database, in a file, because the server zeroes its shared memory
- * after each. Whatever the cause, the launcher then waits before it starts the next worker.
+ * after each. Whatever the cause, the launcher then waits before it starts the next worker. After the third crash in
+ * a row a worker is careful: it does one thing after the other, and leaves a mark at what it does. What is found
+ * guilty (dispatch/crash_suspects.h) is not tried again.
  */
 #pragma once
 
+#include <sys/stat.h>
+
+#include "dispatch/crash_suspects.h"
 #include "server/base/clock.h"
 
+using dispatch::Guilt;
+using dispatch::Work;
+
+#define OUTBOX_MAX_AT_WORK 8
+
+/* ---- the worker --------------------------------------------------------------------------------------------- */
+
 /* At the start of a worker, before it connects: it runs. Takes over SIGQUIT, which the postmaster sends when another
- * process has crashed. Until crash_record_end(), or an exit with code 0 or 1, the end of this process is a crash. */
+ * process has crashed, and the fatal signals. Until crash_record_end(), or an exit with code 0 or 1, the end of this
+ * process is a crash. */
 void crash_record_begin(Oid database, int index);
 /* The worker ends, and this is no crash. A signal handler may call it. */
 void crash_record_end(void);
+
+/* After the third crash, for some minutes. */
+bool crash_is_careful(void);
+/* How long an opened sink is at work without an event. */
+int crash_trial_ms(void);
+
+/* The main thread works on this, until crash_work_done(). They write a mark while the worker is careful. */
+void crash_work_on(const Work *work);
+void crash_work_done(void);
+/* What other threads work on: `at_work` has OUTBOX_MAX_AT_WORK places. */
+void crash_at_work(const Work *at_work);
+
+/* The work has survived its trial. */
+void crash_acquit(const Work *work);
+
+/* From the worker's own memory: the guilt of an event, and whether any event is known. */
+Guilt crash_guilt_of_event(const Work *event);
+bool crash_knows_events(void);
+
+/* ---- any process -------------------------------------------------------------------------------------------- */
+
+/* A guilty object must not be opened or loaded. */
+Guilt crash_guilt(const Work *work);
+
+/* Another build of a library is another file, or has another size or time. No clock is compared, which may be set
+ * back. A file that is not known (st_ino = 0) is 0. */
+uint64 crash_build(const struct stat *library);
+
+/* Forgets a server or a validator. Returns true if it was guilty. */
+bool crash_forget(Oid object);
+
+/* ---- the launcher ------------------------------------------------------------------------------------------- */
 
 typedef struct Crashes {
   bool is_new;      /* counted now */

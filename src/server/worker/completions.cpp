@@ -8,6 +8,7 @@
 #include "server/base/is_worker.h"
 #include "server/inflight/events_in_flight.h"
 #include "server/inflight/sink_log.h"
+#include "server/sinks/careful.h"
 #include "server/worker/worker_port.h"
 
 extern "C" {
@@ -38,6 +39,7 @@ static void take_completion(const ob_completion *completion, Now now) {
     library_text(other_encoding);
     text = other_encoding;
   }
+  careful_ended(completion->ticket);
   worker_loop().take(completion->ticket,
                      {outcome, completion->retry_after_ms, text, completion->max_attempts, completion->suspect,
                       completion->slow_retry},

@@ -20,6 +20,7 @@
 #include "server/process/worker_owner.h"
 #include "server/process/worker_slot.h"
 #include "server/record/record.h"
+#include "server/sinks/careful.h"
 #include "server/sinks/failing_port.h"
 #include "server/sinks/shard_handoff.h"
 #include "server/sinks/worker_sinks.h"
@@ -280,7 +281,12 @@ int WorkerPort::submit(RoundSink &of, bool with_gaps) {
     batch_close_ranks(&sink);
   for (int i = 0; i < sink.n_batch; i++)
     sink.batch[i].alone = worker_loop().is_blocker(sink.batch_events[i]);
-  return sink.n_batch > 0 && sink.state == SINK_OPEN ? (int)ob_submit(sink.handle, sink.batch, sink.n_batch) : 0;
+  if (sink.n_batch == 0 || sink.state != SINK_OPEN)
+    return 0;
+  const int n = careful_may_hand_over(&sink, moment_now());
+  const int taken = n > 0 ? (int)ob_submit(sink.handle, sink.batch, n) : 0;
+  careful_handed_over(taken);
+  return taken;
 }
 
 /* ---- synchronous standbys ------------------------------------------------------------------------------- */
