@@ -1,6 +1,7 @@
 """Wrong ways to connect: the sink's state says what to do, no event is lost, and after the correction all are
 delivered."""
 
+import socket
 from dataclasses import dataclass
 from typing import Any
 
@@ -101,3 +102,14 @@ def test_it_is_said_and_survived(crowd, kafka, security, consume, name):
     records = consume("wrong-" + name.replace(" ", "-")).take(3)
     assert [record.value for record in records] == [b'{"n": %d}' % number for number in range(3)]
     wait_until(lambda: crowd.value("SELECT state FROM outbox.sinks WHERE name = %s", name) == "idle", 10, "the circuit to close")
+
+
+def test_a_broker_that_answers_no_handshake(db):
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # the kernel takes connections, and nobody reads from them
+        with db.connect() as connection:
+            connection.execute("CREATE SERVER main FOREIGN DATA WRAPPER outbox_kafka OPTIONS"
+                               f" (bootstrap_servers '127.0.0.1:{silent.getsockname()[1]}', security_protocol 'ssl')")
+        db.enqueue("Order", "1")
+        wait_until(lambda: db.state("main") == "circuit open", 25, lambda: str(db.sink("state, last_error", "main")))
+        [error] = db.sink("last_error", "main")
+        assert "does not answer the TLS handshake" in error and "(now 'ssl')" in error

@@ -83,6 +83,9 @@ static constexpr std::pair<const char *, const char *> defaults[] = {
     /* For this long an unknown topic may be one that the brokers have not announced yet. Its events wait in
        librdkafka's queue and can fill it; after that they wait in the table. */
     {"topic.metadata.propagation.max.ms", "2000"},
+    /* A peer that takes the connection and says nothing is seen after this time, as in Java's producers; librdkafka's
+       own is 30 s, for each broker in turn. */
+    {"socket.connection.setup.timeout.ms", "10000"},
     {"reconnect.backoff.ms", "100"},
     {"reconnect.backoff.max.ms", "1000"},
 };
