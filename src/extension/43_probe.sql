@@ -2,8 +2,8 @@
 
 -- Topics that the options alone do not name. Events of a paused topic have an available_at, and are read first. An
 -- event that cannot be read or sent has no topic. A lock on the table must not keep a probe from its other steps.
--- A topic's name shows what it is made of, so the caller must have the right to read those columns. Topics that were not
--- looked at are named, and do not count as well.
+-- A topic's name shows what it is made of, so the caller must have the right to read those columns. Topics that were
+-- not looked at are named, and do not count as well.
 CREATE OR REPLACE FUNCTION outbox_internal.probe_topics(
   server oid, reader oid, OUT topics text, OUT unseen text, OUT hint text
 ) RETURNS record
