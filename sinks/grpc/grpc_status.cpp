@@ -163,7 +163,7 @@ Status status_of(const HttpTransfer &answer, CURLcode code) {
     /* A proxy's page, or an answer that was cut off behind its head, may have the field too: that is no success. */
     if (!is_success(status.code) || (status.http == 200 && code == CURLE_OK && is_grpc(answer)))
       return status;
-    status = {.http = status.http, .delay_ms = status.delay_ms};
+    status = {Code::Unknown, {}, status.http, status.delay_ms};
   }
   if (status.http != 200) {
     status.code = code_of_http(status.http);

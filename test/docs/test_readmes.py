@@ -18,7 +18,8 @@ SOURCES = {".java", ".go", ".py", ".ts", ".cs"}
 
 # The tables of options in src/delivery that kinds take, by the words with which their code does.
 FORMATS, HTTP, CONNECTION = "formats/format_options.cpp", "http/http_peer.cpp", "net/connect_options.cpp"
-SHARED = {"FormatOptions::specs(": FORMATS, "HttpPeer::server_specs(": HTTP, "ConnectOptions::specs(": CONNECTION, "aws::credential_options(": "identity/aws_credentials.cpp"}
+SHARED = {"FormatOptions::specs(": FORMATS, "HttpPeer::server_specs(": HTTP, "ConnectOptions::specs(": CONNECTION,
+          "ConnectOptions::specs()": "net/broker_guard.cpp", "aws::credential_options(": "identity/aws_credentials.cpp"}
 KINDS = sorted(path.parent.name for path in (ROOT / "sinks").glob("*/README.md"))
 
 
@@ -87,7 +88,7 @@ def code_of(*paths: Path) -> str:
 
 def option_names(code: str) -> set[str]:
     """The constants that the tables name; each is the name in capitals."""
-    return {name.lower() for name in re.findall(r"^ +(?:server|superuser|mapping|secret|server_or_mapping)_option\(\s*(?:names\.)?(\w+),", code, re.MULTILINE)}
+    return {name.lower() for name in re.findall(r"^ +(?:return )?(?:server|superuser|mapping|secret|server_or_mapping)_option\(\s*(?:names\.)?(\w+),", code, re.MULTILINE)}
 
 
 def test_the_constant_of_an_option_is_its_name_in_capitals():

@@ -47,10 +47,10 @@ static Statement read_failing =
 static Statement read_groups =
     make_statement<>("SELECT DISTINCT ON (blocked_by) " EVENT_ROW_COLUMNS
                      " FROM outbox.events_pending WHERE blocked_by IS NOT NULL ORDER BY blocked_by, position");
-static Statement read_first_of_sink =
-    make_statement<TEXTOID>(PENDING_ROWS "available_at IS NULL AND (sink COLLATE \"C\", position) > ($1, 0) "
-                                         "AND (sink COLLATE \"C\", position) < ($1, 9223372036854775807) "
-                                         "ORDER BY sink COLLATE \"C\", position LIMIT 1");
+static Statement read_first_of_sink = make_statement<TEXTOID>(
+    PENDING_ROWS "available_at IS NULL AND (sink COLLATE pg_catalog.\"C\", position) > ($1, 0) "
+                 "AND (sink COLLATE pg_catalog.\"C\", position) < ($1, 9223372036854775807) "
+                 "ORDER BY sink COLLATE pg_catalog.\"C\", position LIMIT 1");
 static Statement read_first_unrouted = make_statement<>(PENDING_ROWS "sink IS NULL ORDER BY position LIMIT 1");
 /* It reads all marked rows: there is no such index, because few of them have a time. */
 static Statement read_first_marked_with_time = make_statement<>(

@@ -267,10 +267,10 @@ static void decide_careful(void) {
   if (!careful)
     return;
   careful_until = moment_after(moment_now(), length - since);
-  ereport(LOG, (errmsg("outbox worker is careful, because workers of its database have crashed %d times in a row",
-                       own_head.count),
-                errdetail("It opens sinks and hands events over one after the other, and finds out which of them "
-                          "crashes it.")));
+  ereport(LOG,
+          (errmsg("outbox worker is careful after crashes of its database's workers, in a row: %d", own_head.count),
+           errdetail("It opens sinks and hands events over one after the other, and finds out which of them "
+                     "crashes it.")));
 }
 
 void crash_record_begin(Oid database, int index) {
