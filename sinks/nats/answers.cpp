@@ -116,7 +116,7 @@ void Publisher::on_refused(const InFlight &message, const std::string &why, ob_r
 }
 
 void Publisher::on_rejected(const InFlight &message, const std::string &why, ob_reason reason) {
-  handover_.fail(message.serial, Outcome::Rejected, why, reason);
+  handover_.refuse(message.serial, why, reason);
   if (message.tries)
     end_try(message.subject);
 }

@@ -9,6 +9,7 @@ namespace outbox::nats {
 
 struct Message {
   uint64_t ticket, key_hash;
+  int64_t position;
   std::string subject;
   std::string data;             /* headers and body, as they are sent */
   size_t headers_size;          /* of data */

@@ -23,8 +23,13 @@ private:
   Message render(const ob_event &event) override {
     config_->maker.make(event, content_);
     const bool is_first_try = event.attempt == 1 && !event.failed;
-    Message message{event.ticket, event.key_hash,          content_.subject,
-                    {},           content_.headers.size(), is_first_try ? event.created_at_us : INT64_MIN};
+    Message message{event.ticket,
+                    event.key_hash,
+                    event.position,
+                    content_.subject,
+                    {},
+                    content_.headers.size(),
+                    is_first_try ? event.created_at_us : INT64_MIN};
     message.data.reserve(content_.size());
     (message.data = content_.headers) += view(content_.body);
     return message;

@@ -69,8 +69,8 @@ void Publisher::lose(const Trouble &trouble) {
   waiting_.clear();
   subjects_.forget_tries();
   connect_later();
-  report_down(text, trouble.reason);
-  handover_.halt(true, text);
+  if (!handover_.lost(text, trouble.reason))
+    report_down(text, trouble.reason);
 }
 
 /* When connect() or check_time() has something to do. */

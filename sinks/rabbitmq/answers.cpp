@@ -63,7 +63,7 @@ void Publisher::on_connection(const amqp_frame_t &frame) {
     blocked_ = "the broker has blocked publishing: " + said(blocked->reason) +
                "; it goes on by itself when the alarm is over (rabbitmqctl status shows alarms)";
     report_down(blocked_, OB_REASON_BROKER);
-    handover_.halt(false, blocked_);
+    handover_.halt(blocked_);
   } else if (as<amqp_connection_unblocked_t>(frame) && !blocked_.empty()) {
     blocked_.clear();
     stall_detector_.on_acknowledgement(Clock::now());
@@ -161,11 +161,13 @@ void Publisher::on_channel_closed(const amqp_channel_close_t &close) {
   careful_left_ -= to_blame && careful_left_ > 0;
   auto [outcome, reason] = to_blame ? blame(close.reply_code) : std::pair(Outcome::Returned, OB_REASON_NONE);
   for (const auto &[tag, message] : unconfirmed_) {
-    handover_.fail(message.serial, outcome,
-                   text_if_memory(to_blame ? "the broker refuses the message: "
-                                           : "the broker has closed the channel while it was in flight: ",
-                                  text),
-                   reason);
+    std::string why = text_if_memory(to_blame ? "the broker refuses the message: "
+                                              : "the broker has closed the channel while it was in flight: ",
+                                     text);
+    if (outcome == Outcome::Rejected)
+      handover_.refuse(message.serial, std::move(why), reason);
+    else
+      handover_.fail(message.serial, outcome, std::move(why), reason);
   }
   unconfirmed_.clear();
   last_tag_ = 0;

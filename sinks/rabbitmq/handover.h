@@ -10,6 +10,7 @@ namespace outbox::rabbitmq {
 
 struct Message {
   uint64_t ticket, key_hash;
+  int64_t position;
   std::array<char, 36> id;
   std::string exchange, routing_key;
   std::string properties; /* encoded */

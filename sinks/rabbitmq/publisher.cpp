@@ -71,8 +71,8 @@ void Publisher::lose(const Trouble &trouble) {
   asking_ = false;
   exchanges_.forget_answers();
   connect_later();
-  report_down(text, trouble.reason);
-  handover_.halt(true, text);
+  if (!handover_.lost(text, trouble.reason))
+    report_down(text, trouble.reason);
 }
 
 /* A connection that sends nothing sends a heartbeat; one whose socket is full has something to send already. */
@@ -118,7 +118,7 @@ void Publisher::pump() {
   if (!blocked_.empty()) {
     if (handover_.has_work()) { /* a probe of the circuit */
       report_down(blocked_, OB_REASON_BROKER);
-      handover_.halt(false, blocked_);
+      handover_.halt(blocked_);
     }
     return;
   }

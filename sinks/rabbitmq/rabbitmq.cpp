@@ -24,6 +24,7 @@ private:
     config_->maker.make(event, content_);
     Message message{event.ticket,
                     event.key_hash,
+                    event.position,
                     {},
                     content_.exchange,
                     content_.routing_key,

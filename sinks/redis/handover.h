@@ -10,6 +10,7 @@ namespace outbox::redis {
 
 struct Message {
   uint64_t ticket, key_hash;
+  int64_t position;
   std::string stream;
   Command command; /* XADD */
 

@@ -21,7 +21,7 @@ private:
   Handover &handover() const override { return writer_->handover(); }
   Message render(const ob_event &event) override {
     config_->maker.make(event, entry_);
-    return {event.ticket, event.key_hash, entry_.stream, config_->maker.command(entry_)};
+    return {event.ticket, event.key_hash, event.position, entry_.stream, config_->maker.command(entry_)};
   }
 
   const std::shared_ptr<const RedisConfig> config_;

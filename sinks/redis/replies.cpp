@@ -80,7 +80,7 @@ void Writer::on_replicas(uint64_t replicas) {
              std::to_string(config_->wait_timeout.count()) + " ms: start replicas of " + connection_->peer() +
              ", or lower option wait_replicas";
   report_down(blocked_, OB_REASON_BROKER);
-  handover_.halt(false, blocked_);
+  handover_.halt(blocked_);
 }
 
 void Writer::on_refused(Sent sent, std::string_view said) {
@@ -92,7 +92,7 @@ void Writer::on_refused(Sent sent, std::string_view said) {
     refuse_stream(std::move(sent), std::move(error));
     break;
   case Fault::Event:
-    handover_.fail(sent.serial, Outcome::Rejected, "the server refuses the entry: " + error.text, error.reason);
+    handover_.refuse(sent.serial, "the server refuses the entry: " + error.text, error.reason);
     break;
   case Fault::Server:
     handover_.fail(sent.serial, Outcome::SinkDown, "the server refuses entries: " + error.text, error.reason);

@@ -72,8 +72,8 @@ void Writer::lose(const Trouble &trouble) {
   connect_later();
   if (was_idle_)
     return;
-  report_down(text, trouble.reason);
-  handover_.halt(true, text);
+  if (!handover_.lost(text, trouble.reason))
+    report_down(text, trouble.reason);
 }
 
 /* When connect() or check_time() has something to do. */
@@ -105,7 +105,7 @@ void Writer::pump() {
   if (!blocked_.empty()) {
     if (handover_.has_work()) { /* a probe of the circuit */
       report_down(blocked_, OB_REASON_BROKER);
-      handover_.halt(false, blocked_);
+      handover_.halt(blocked_);
     }
     return;
   }

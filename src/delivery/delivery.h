@@ -342,8 +342,9 @@ typedef struct ob_completion {
   int64_t retry_after_ms; /* the delay that the peer asked for; -1 = none */
   bool suspect;           /* OB_RETRY, but the sink may be to blame: if the circuit opens soon, spend no attempt */
   bool slow_retry;        /* OB_RETRY: wait at least a minute (`slow` of ob_retry_delay_ms) */
-  /* OB_RETRY: a dead letter after this many attempts, if the sink allows more; 0 = no limit of its own. */
-  int max_attempts;
+  /* OB_RETRY: the peer refuses this event, which is a dead letter after so many answers that say so, whatever its
+   * other failures were, if the sink allows more attempts; 0 = no limit of its own. */
+  int max_refusals;
   const char *acknowledgement; /* OB_SENT: what the peer has answered; NULL = not kept; otherwise as `error` */
   /* NULL for OB_SENT; NUL-terminated, at most OB_ERROR_MAX bytes, and marked if it was cut; valid until the engine's
    * next ob_collect(). */

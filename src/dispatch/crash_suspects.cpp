@@ -1,4 +1,4 @@
-/* crash_suspects.cpp: points. What is guilty stays so when the others are acquitted. */
+/* crash_suspects.cpp: counts points. Guilty objects stay guilty when the suspects are acquitted. */
 #include "dispatch/crash_suspects.h"
 
 #include <algorithm>

@@ -23,7 +23,7 @@
 
 namespace dispatch {
 
-/* What a worker works on: an event (position <> 0), or the opening of a sink or loading of a kind (0). */
+/* One piece of a worker's work: an event (position <> 0), or the opening of a sink or loading of a kind (0). */
 struct Work {
   uint32_t object; /* OID of a server, or of the validator of a kind; 0 = none */
   bool is_read;    /* the event is read from its row, which is the same work for each sink */

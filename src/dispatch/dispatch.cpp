@@ -150,11 +150,19 @@ bool Dispatch::is_returned(const InFlightEvent *event, Outcome outcome, bool ord
 }
 
 /* A failed attempt is the last one when no more are allowed. */
-static Outcome outcome_of(const InFlightEvent *event, const Completion &completion, const SinkRules &rules) {
-  const int32_t allowed =
-      completion.max_attempts > 0 ? std::min(completion.max_attempts, rules.max_attempts) : rules.max_attempts;
-  return completion.outcome == Outcome::RETRY && event->attempts + 1 >= allowed ? Outcome::REJECTED
-                                                                                : completion.outcome;
+Outcome Dispatch::outcome_of(const InFlightEvent *event, const Completion &completion,
+                             const SinkRules &rules) noexcept {
+  Outcome outcome = completion.outcome;
+
+  if (outcome == Outcome::RETRY) {
+    const bool refused_for_good =
+        completion.max_refusals > 0 && refusals.add(event->position, event->attempts) >= completion.max_refusals;
+    if (refused_for_good || event->attempts + 1 >= rules.max_attempts)
+      outcome = Outcome::REJECTED;
+  }
+  if (outcome == Outcome::SENT || outcome == Outcome::REJECTED)
+    refusals.forget(event->position);
+  return outcome;
 }
 
 static bool blocks_its_key(Outcome outcome, bool suspect, const SinkRules &rules) {

@@ -19,6 +19,7 @@
 #include "dispatch/out_of_order.h"
 #include "dispatch/recording.h"
 #include "dispatch/redrive_order.h"
+#include "dispatch/refusals.h"
 #include "dispatch/rescan_cursor.h"
 #include "dispatch/round.h"
 #include "dispatch/round_memory.h"
@@ -33,7 +34,7 @@ struct Completion {
   Outcome outcome;
   int64_t retry_after_ms; /* -1 = by the schedule of its sink */
   const char *error;      /* NULL = none */
-  int32_t max_attempts;   /* if fewer than its sink's; 0 = those */
+  int32_t max_refusals;   /* RETRY: the last of so many that say so is the last attempt; 0 = no limit of its own */
   bool suspect;           /* RETRY: it may be the sink's fault */
   bool slow_retry;        /* RETRY: not within seconds */
 };
@@ -52,6 +53,7 @@ struct Dispatch {
   OutOfOrder out_of_order;
   Recording recording;
   RedriveOrder redrive_order;
+  Refusals refusals;
   RescanCursor rescan_cursor;
   Round round = {};
   SentDay sent_day;
@@ -146,6 +148,7 @@ struct Dispatch {
 
 private:
   bool add_room(bool for_row) noexcept;
+  Outcome outcome_of(const InFlightEvent *event, const Completion &completion, const SinkRules &rules) noexcept;
 };
 
 /* NULL: out of memory. */

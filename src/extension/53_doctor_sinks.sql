@@ -87,12 +87,12 @@ BEGIN
              f.oid, coalesce((SELECT o.option_value::boolean FROM pg_options_to_table(f.srvoptions) AS o
                               WHERE o.option_name = 'ordered'), true)) AS leased_until,
            outbox_internal.mapping_options(f.oid) AS mapping,
-           (SELECT e.failures FROM outbox_internal.sink_failures() AS e
-            WHERE e.server = f.oid AND e.reason = 'duplicate') AS duplicates
+           e.failures AS duplicates
     FROM outbox.sinks AS v
     JOIN pg_foreign_server AS f ON f.srvname = v.name
     LEFT JOIN outbox.stopped_sinks AS t ON t.sink = v.name
     LEFT JOIN outbox_internal.sink_unrecorded() AS u ON u.server = f.oid
+    LEFT JOIN outbox_internal.sink_failures() AS e ON e.server = f.oid AND e.reason = 'duplicate'
     LEFT JOIN outbox_internal.doctor_heads() AS h ON h.sink = v.name
     ORDER BY v.name
   LOOP

@@ -69,8 +69,8 @@ def test_endpoint_fails_for_everybody(db, receiver, answer):
 
 
 def test_one_key_or_a_refusal_of_events_is_no_outage(db, receiver):
-    """One key that always fails, and many events that the endpoint refuses with 400."""
-    db.webhook_sink("crm", receiver, SECRET, retry="20ms", max_attempts="3")
+    """One key that always fails, and many events that the endpoint refuses with 400, among others that it takes."""
+    db.webhook_sink("crm", receiver, SECRET, retry="20ms", max_attempts="3", concurrency="1")
     log_start = db.pg.log.stat().st_size
     answers = {"one": status(500), "bad": status(400)}
     receiver.mode = lambda d: answers.get(d.json()["data"]["kind"], OK)
@@ -78,9 +78,42 @@ def test_one_key_or_a_refusal_of_events_is_no_outage(db, receiver):
         if n < 5:  # 15 failures
             db.enqueue("Order", "one", payload='{"kind": "one"}')
         db.enqueue("Order", f"bad {n}", payload='{"kind": "bad"}')
+        db.enqueue("Order", f"good {n}", payload='{"kind": "good"}')
     wait_until(lambda: db.pending() == 0, 60, "dead letters")
-    assert db.sql("SELECT status, count(*), min(attempts), max(attempts) FROM outbox.events GROUP BY 1") == [("FAILED", 20, 3, 3)]
+    assert db.sql("SELECT count(*), min(attempts), max(attempts) FROM outbox.events WHERE status = 'FAILED'") == [(20, 3, 3)]
     assert "circuit opened" not in db.pg.logged(log_start)
+
+
+@pytest.mark.parametrize("code", [400, 421, 422])
+def test_an_endpoint_that_refuses_every_event_is_down(db, receiver, code):
+    """A proxy without its site, or with an expired certificate: the answer blames the event, and every event gets it."""
+    receiver.mode = status(code, body=b"no such site")
+    db.webhook_sink("crm", receiver, SECRET, retry="20ms", concurrency="4")
+    db.sql("SELECT outbox.enqueue('Order', n, 'x', '{}') FROM generate_series(1, 300) n")
+    wait_until(lambda: db.state() == "circuit open", 30, lambda: db.sql("SELECT * FROM outbox.sinks"))
+    assert f"HTTP {code}: no such site" in db.value("SELECT last_error FROM outbox.sinks")
+    seen = len(receiver.deliveries)
+    wait_until(lambda: len(receiver.deliveries) > seen + 5, 20, "more probes")
+    assert db.sql("SELECT status, count(*), max(attempts) FROM outbox.events GROUP BY 1") == [("PENDING", 300, 0)]
+    receiver.mode = OK
+    wait_until(lambda: db.pending() == 0, 30, "the backlog to drain")
+    assert len({d.id for d in receiver.accepted()}) == 300
+
+
+def test_a_gateway_that_refuses_one_event_in_an_outage_ends_it_for_no_other(db, receiver):
+    db.webhook_sink("crm", receiver, SECRET, retry="20ms")
+    receiver.mode = lambda d: status(400) if d.json()["data"]["kind"] == "bad" else status(503)
+    bad = db.enqueue("Order", "bad", payload='{"kind": "bad"}')
+    db.sql("SELECT outbox.enqueue('Order', n, 'x', '{\"kind\": \"good\"}') FROM generate_series(1, 50) n")
+    wait_until(lambda: db.state() == "circuit open", 30, lambda: db.sql("SELECT * FROM outbox.sinks"))
+    refused = lambda: sum(d.json()["data"]["kind"] == "bad" for d in receiver.deliveries)  # noqa: E731
+    log_start, seen = db.pg.log.stat().st_size, refused()
+    wait_until(lambda: refused() > seen, 60, "the event that is refused to be among the probes")
+    assert "circuit closed" not in db.pg.logged(log_start)
+    assert db.value("SELECT max(attempts) FROM outbox.events WHERE id <> %s", bad) == 0
+    receiver.mode = lambda d: status(400) if d.id == bad else OK
+    wait_until(lambda: db.pending() == 0, 60, lambda: db.sql("SELECT * FROM outbox.sinks"))
+    assert db.sql("SELECT id::text FROM outbox.events WHERE status = 'FAILED'") == [(bad,)]
 
 
 def test_a_key_that_always_fails_is_all_there_is_after_an_outage(db, receiver):

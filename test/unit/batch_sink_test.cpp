@@ -105,8 +105,9 @@ TEST_F(BatchSinkTest, WhatStandsBeforeTheFailingOneWasSent) {
   collect(1);
   begun.acquire();
   answer([] { return BatchSink::Outcome::failed(1, BatchSink::Failure::Rejected, "never"); });
-  EXPECT_EQ(collect(4),
-            (Ends{{1, Outcome::Sent}, {2, Outcome::Sent}, {3, Outcome::Rejected}, {4, Outcome::Returned}}));
+  EXPECT_EQ(collect(4), (Ends{{1, Outcome::Sent}, {2, Outcome::Sent}, {3, Outcome::Retry}, {4, Outcome::Returned}}));
+  EXPECT_EQ(reporter->completions()[2].max_refusals, 1)
+      << "a dead letter at once, unless the peer refuses everything";
 }
 
 TEST_F(BatchSinkTest, WhatIsThrownIsNoEventsFault) {

@@ -73,14 +73,51 @@ TEST_F(CircuitTest, OneKeyThatFailsForEverDoesNot) {
 }
 
 TEST_F(CircuitTest, ASuccessInBetweenStartsTheCountAnew) {
-  for (Outcome alive : {Outcome::Sent, Outcome::Retry}) {
-    for (uint64_t key = 1; key <= 9; key++)
-      ends(Outcome::RetryBlameSink, key, key);
-    ends(alive, 100, 100);
-  }
+  for (uint64_t key = 1; key <= 9; key++)
+    ends(Outcome::RetryBlameSink, key, key);
+  ends(Outcome::Sent, 100, 100);
   for (uint64_t key = 1; key <= 9; key++)
     EXPECT_EQ(ends(Outcome::RetryBlameSink, key, key), OB_RETRY);
   EXPECT_FALSE(circuit.is_open());
+}
+
+TEST_F(CircuitTest, AnswersThatRefuseEachEventOpenIt) {
+  for (uint64_t key = 1; key <= 9; key++)
+    EXPECT_EQ(ends(key % 2 ? Outcome::Retry : Outcome::RetryBlameSink, key, key), OB_RETRY);
+  EXPECT_EQ(ends(Outcome::Retry, 10, 10), OB_RETURNED);
+  EXPECT_TRUE(circuit.is_open());
+}
+
+TEST_F(CircuitTest, TwoRefusedEventsDoNotHoweverLongNothingSucceeds) {
+  for (uint64_t key : {1, 2}) {
+    EXPECT_EQ(ends(Outcome::Retry, key, key), OB_RETRY);
+    now += 10s;
+  }
+  EXPECT_EQ(circuit.credit(now), UINT32_MAX);
+}
+
+/* A gateway that cannot reach its service answers an invalid event by itself. */
+TEST_F(CircuitTest, AnAnswerThatRefusesAnEventDoesNotCloseIt) {
+  for (uint64_t key = 1; key <= 10; key++)
+    ends(Outcome::RetryBlameSink, key, key);
+  wait_for_credit();
+  probe(11);
+  EXPECT_EQ(ends(Outcome::Retry, 11, 11), OB_RETURNED) << "it may be no fault of this event either";
+  EXPECT_TRUE(circuit.is_open());
+  wait_for_credit();
+  EXPECT_EQ(circuit.credit(now), 2u) << "a good event comes among the probes";
+}
+
+TEST_F(CircuitTest, AnAnswerOfAnEventsOwnPeerSaysNothing) {
+  for (uint64_t key = 1; key <= 50; key++)
+    EXPECT_EQ(ends(Outcome::RetryOwnPeer, key, key), OB_RETRY);
+  EXPECT_FALSE(circuit.is_open());
+  circuit.down(now);
+  wait_for_credit();
+  probe(51);
+  EXPECT_EQ(ends(Outcome::RetryOwnPeer, 51, 51), OB_RETRY);
+  EXPECT_TRUE(circuit.is_open());
+  EXPECT_EQ(circuit.credit(now), 1u);
 }
 
 TEST_F(CircuitTest, EventsWithoutAKeyCountOneByOne) {

@@ -23,7 +23,7 @@ TEST(CleanText, ATextThatIsTooLongIsCutAtACharacterAndMarked) {
   EXPECT_EQ(marked_if_cut(marked_if_cut("0123456789abcdef", 15), 10), "0123 [cut]") << "one mark";
 }
 
-/* What is cut is the masked text, wherever in it the secret stands. */
+/* The masked text is cut, wherever in it the secret stands. */
 TEST(TextToShow, MasksBeforeItCuts) {
   const std::string secret = "correct-horse-battery";
   SecretMask mask;

@@ -448,13 +448,41 @@ TEST_F(DispatchEventEnded, TheLastAttemptThatFailsMakesADeadLetter) {
   Completion failed = completion(Outcome::RETRY);
   EXPECT_EQ(ended(1, failed, ORDERED, 1)->outcome, Outcome::RETRY);
   EXPECT_EQ(ended(2, failed, ORDERED, 2)->outcome, Outcome::REJECTED);
-  failed.max_attempts = 2;
-  EXPECT_EQ(ended(3, failed, ORDERED, 0)->outcome, Outcome::RETRY);
-  EXPECT_EQ(ended(4, failed, ORDERED, 1)->outcome, Outcome::REJECTED) << "the destination allows fewer";
-  failed.max_attempts = 9;
+  failed.max_refusals = 9;
   EXPECT_EQ(ended(5, failed, ORDERED, 2)->outcome, Outcome::REJECTED) << "the sink allows fewer";
   EXPECT_EQ(ended(6, completion(Outcome::DEFERRED), ORDERED, 50)->outcome, Outcome::DEFERRED) << "it spends none";
   EXPECT_EQ(ended(7, completion(Outcome::SENT), ORDERED, 2)->outcome, Outcome::SENT);
+}
+
+TEST_F(DispatchEventEnded, OnlyAnswersThatRefuseTheEventCountAsRefusals) {
+  static constexpr SinkRules MANY = {.max_attempts = 9, .ordered = true, .dead_letters_block = false};
+  Completion refused = completion(Outcome::RETRY);
+  refused.max_refusals = 2;
+  EXPECT_EQ(ended(1, refused, MANY, 2)->outcome, Outcome::RETRY) << "two attempts failed for another reason";
+  refused.max_refusals = 1;
+  EXPECT_EQ(ended(2, refused, MANY, 0)->outcome, Outcome::REJECTED);
+}
+
+TEST(Refusals, CountWhatTheEventHasSpentAttemptsFor) {
+  dispatch::Refusals refusals;
+  EXPECT_EQ(refusals.add(7, 2), 1);
+  EXPECT_EQ(refusals.add(8, 0), 1);
+  EXPECT_EQ(refusals.add(7, 3), 2);
+  EXPECT_EQ(refusals.add(7, 5), 3) << "the failure in between was of another kind";
+  EXPECT_EQ(refusals.add(7, 0), 1) << "a redrive begins anew";
+  EXPECT_EQ(refusals.add(7, 0), 1) << "the first one spent no attempt: the sink was at fault";
+  refusals.forget(7);
+  EXPECT_EQ(refusals.add(7, 5), 1);
+}
+
+TEST(Refusals, AreBounded) {
+  dispatch::Refusals refusals;
+  for (int64_t position = 1; position <= 20'000; position++)
+    refusals.add(position, 1);
+  int remembered = 0;
+  for (int64_t position = 1; position <= 20'000; position++)
+    remembered += refusals.add(position, 1) == 2;
+  EXPECT_LE(remembered, 10'000);
 }
 
 TEST_F(DispatchEventEnded, WhatTheDestinationSaidIsKept) {

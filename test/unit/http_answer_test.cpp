@@ -16,14 +16,14 @@ TEST(HttpAnswer, EachClassOfStatusHasItsMeaning) {
     std::vector<long> statuses;
     Outcome outcome;
     bool slow_down, slow_retry, gone;
-    int max_attempts;
+    int max_refusals;
     Outcome with_own_url;
   } const classes[] = {
       {{200, 201, 202, 204, 226, 299}, Outcome::Sent, false, false, false, 0, Outcome::Sent},
-      {{300, 301, 302, 303, 304, 307, 308}, Outcome::Refused, false, true, false, 0, Outcome::Retry},
-      {{400, 411, 413, 414, 422, 431}, Outcome::Retry, false, false, false, 3, Outcome::Retry},
+      {{300, 301, 302, 303, 304, 307, 308}, Outcome::Refused, false, true, false, 0, Outcome::RetryOwnPeer},
+      {{400, 411, 413, 414, 422, 431}, Outcome::Retry, false, false, false, 3, Outcome::RetryOwnPeer},
       {{401, 407}, Outcome::Refused, false, true, false, 0, Outcome::Refused},
-      {{402, 403, 404, 405, 406, 415}, Outcome::Refused, false, true, false, 0, Outcome::Retry},
+      {{402, 403, 404, 405, 406, 415}, Outcome::Refused, false, true, false, 0, Outcome::RetryOwnPeer},
       {{408, 425, 500, 501, 505, 599, 100, 0},
        Outcome::RetryBlameSink,
        false,
@@ -31,8 +31,8 @@ TEST(HttpAnswer, EachClassOfStatusHasItsMeaning) {
        false,
        0,
        Outcome::RetryBlameSink},
-      {{409, 412, 418, 423, 451}, Outcome::Retry, false, false, false, 0, Outcome::Retry},
-      {{410}, Outcome::Returned, false, false, true, 0, Outcome::Retry},
+      {{409, 412, 418, 423, 451}, Outcome::Retry, false, false, false, 0, Outcome::RetryOwnPeer},
+      {{410}, Outcome::Returned, false, false, true, 0, Outcome::RetryOwnPeer},
       {{429, 502, 503, 504}, Outcome::RetryBlameSink, true, false, false, 0, Outcome::RetryBlameSink},
   };
   for (auto &each : classes)
@@ -42,7 +42,7 @@ TEST(HttpAnswer, EachClassOfStatusHasItsMeaning) {
       EXPECT_EQ(verdict.slow_down, each.slow_down) << status;
       EXPECT_EQ(verdict.slow_retry, each.slow_retry) << status;
       EXPECT_EQ(verdict.gone, each.gone) << status;
-      EXPECT_EQ(verdict.max_attempts, each.max_attempts) << status;
+      EXPECT_EQ(verdict.max_refusals, each.max_refusals) << status;
       EXPECT_EQ(verdict.retry_after_ms, -1) << status;
       EXPECT_EQ(verdict.pause_ms, -1) << status;
       EXPECT_EQ(verdict.error.empty(), each.outcome == Outcome::Sent) << status;
@@ -72,11 +72,23 @@ TEST(HttpAnswer, EachFailureHasAReasonThatMetricsCount) {
 }
 
 TEST(HttpAnswer, AnIdempotencyKeyMakes422FinalAnd409AWait) {
-  EXPECT_EQ(classify_answer({.status = 422, .idempotency_key = true}).outcome, Outcome::Rejected);
+  EXPECT_EQ(classify_answer({.status = 422, .idempotency_key = true}).outcome, Outcome::Retry);
+  EXPECT_EQ(classify_answer({.status = 422, .idempotency_key = true}).max_refusals, 1);
   EXPECT_EQ(classify_answer({.status = 422}).outcome, Outcome::Retry);
   Verdict conflict = classify_answer({.status = 409, .idempotency_key = true});
   EXPECT_EQ(conflict.outcome, Outcome::Retry);
-  EXPECT_EQ(conflict.max_attempts, 0);
+  EXPECT_EQ(conflict.max_refusals, 0);
+}
+
+TEST(HttpAnswer, A400AboutTheConnectionIsTheSinksFault) {
+  for (const char *body :
+       {"<html><title>400 No required SSL certificate was sent</title>", "<center>The SSL certificate error</center>",
+        "<center>The plain HTTP request was sent to HTTPS port</center>"}) {
+    const Verdict verdict = classify_answer({.status = 400, .body = body});
+    EXPECT_EQ(verdict.outcome, Outcome::Refused) << body;
+    EXPECT_EQ(verdict.max_refusals, 0) << body;
+    EXPECT_TRUE(verdict.slow_retry) << body;
+  }
 }
 
 TEST(HttpAnswer, RetryAfterIsTheEventsAndWhereTheEndpointIsOverloadedItsToo) {

@@ -150,9 +150,10 @@ struct ProbedSink {
     case Outcome::Sent:
       RC_ASSERT(outcome == OB_SENT && !circuit.is_open());
       break;
-    case Outcome::Retry:
-      RC_ASSERT(outcome == OB_RETRY && !circuit.is_open());
+    case Outcome::RetryOwnPeer:
+      RC_ASSERT(outcome == OB_RETRY && was_open == circuit.is_open());
       break;
+    case Outcome::Retry:
     case Outcome::RetryBlameSink:
     case Outcome::Refused:
       RC_ASSERT(outcome == OB_RETRY || outcome == OB_RETURNED || outcome == OB_DEFERRED);

@@ -107,6 +107,14 @@ def test_what_is_refused_as_such_is_a_dead_letter_soon(db, paths):
     assert {name: paths.tries(name) for name in (*dead(), "conflict")} == {**dead(), "conflict": 6}
 
 
+def test_other_failures_do_not_count_as_refusals(db, paths):
+    answers = iter([status(503), status(503), status(400), status(400), OK])
+    paths.receiver.mode = lambda d: next(answers)
+    paths.sink("crm", None, retry="0")
+    wait_until(lambda: db.pending() == 0, 20, lambda: db.sql("SELECT attempts, last_error FROM outbox.events"))
+    assert db.value("SELECT count(*) FROM outbox.events WHERE status = 'FAILED'") == 0
+
+
 def test_an_endpoint_that_refuses_everything_is_paused_and_no_attempt_is_spent(db, paths):
     first = paths.sink("crm", status(401, body=b"who are you"), timeout="10s")
     wait_until(lambda: db.sql(NEXT), 10, "the first failure")

@@ -5,7 +5,7 @@ import itertools
 import pytest
 from outbox_rig import wait_until
 from outbox_rig.kind_fixtures import (a_flood_ends_with_its_sink, a_flood_fills_no_memory, no_error_tells_an_address,
-                                      the_machine_itself_is_refused)
+                                      only_the_event_that_breaks_the_connection_fails, the_machine_itself_is_refused)
 
 from strange_server import StrangeServer, message
 from test_connections import probe
@@ -124,3 +124,14 @@ def test_a_secret_is_masked_before_its_text_is_cut(db, before):
         wait_until(lambda: db.value("SELECT last_error FROM outbox.events") is not None, 30, sinks(db))
         shown = str(db.sql("SELECT * FROM outbox.events")) + str(db.sql("SELECT * FROM outbox.sinks")) + str(probe(db, send=True))
         assert "xxx" in shown and SECRET[:4] not in shown and SECRET[:4] not in db.pg.log.read_text()
+
+
+def test_an_event_that_breaks_the_connection(db):
+    def answer(subject: bytes, reply: bytes) -> bytes:
+        if subject == b"bad":
+            raise OSError  # closes the connection
+        return message(reply, b'{"stream":"S", "seq":1}')
+
+    with StrangeServer(answer) as strange:
+        db.nats_sink("nats", strange, subject="${event_type}", max_attempts="2", retry="50ms")
+        only_the_event_that_breaks_the_connection_fails(db, "nats")

@@ -42,6 +42,7 @@ class StrangeBroker:
 
     def __init__(self, **answers):
         self.answers, self.messages, self.connections, self.hung_up = answers, 0, 0, threading.Event()
+        self.tag, self.body = 0, b""  # of the last message of a connection
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
 
@@ -66,7 +67,7 @@ class StrangeBroker:
             reader = client.makefile("rb")
             reader.read(8)
             self._say(client, "start", START)
-            tag, left = 0, 0
+            self.tag, left = 0, 0
             while head := reader.read(7):
                 kind, channel, size = struct.unpack(">BHI", head)
                 payload = reader.read(size + 1)[:-1]
@@ -74,10 +75,11 @@ class StrangeBroker:
                     self._on_method(client, channel, struct.unpack(">HH", payload[:4]))
                 elif kind in (HEADER, BODY):
                     left = struct.unpack(">Q", payload[4:12])[0] if kind == HEADER else left - size
+                    self.body = payload if kind == BODY else b""
                     if left == 0:
-                        tag += 1
+                        self.tag += 1
                         self.messages += 1
-                        self._say(client, "message", ack(tag))
+                        self._say(client, "message", ack(self.tag))
         self.hung_up.set()
 
     def _on_method(self, client: socket.socket, channel: int, which: tuple[int, int]) -> None:

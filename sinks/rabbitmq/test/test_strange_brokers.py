@@ -6,7 +6,7 @@ import struct
 import pytest
 from outbox_rig import wait_until
 from outbox_rig.kind_fixtures import (a_flood_ends_with_its_sink, a_flood_fills_no_memory, no_error_tells_an_address,
-                                      the_machine_itself_is_refused)
+                                      only_the_event_that_breaks_the_connection_fails, the_machine_itself_is_refused)
 
 from strange_broker import BLOCKED, BODY, HEADER, HEARTBEAT, START, StrangeBroker, ack, frame, method, short, tune
 from test_connections import probe
@@ -113,3 +113,14 @@ def test_networks_that_are_refused(db):
 
 def test_no_error_tells_an_address(db):
     no_error_tells_an_address(db, "rabbitmq", exchange="e")
+
+
+def test_an_event_that_breaks_the_connection(db):
+    def answer() -> list[bytes]:
+        if b'"bad"' in strange.body:
+            raise OSError  # closes the connection
+        return [ack(strange.tag)]
+
+    with StrangeBroker(message=answer) as strange:
+        sink(db, strange, max_attempts="2", retry="50ms")
+        only_the_event_that_breaks_the_connection_fails(db, "rabbit")

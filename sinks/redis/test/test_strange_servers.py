@@ -6,7 +6,8 @@ import ssl
 import pytest
 from outbox_rig import wait_until
 from outbox_rig.certificates import Authority
-from outbox_rig.kind_fixtures import a_flood_fills_no_memory, no_error_tells_an_address, the_machine_itself_is_refused
+from outbox_rig.kind_fixtures import (a_flood_fills_no_memory, no_error_tells_an_address, only_the_event_that_breaks_the_connection_fails,
+                                      the_machine_itself_is_refused)
 
 from strange_server import StrangeServer, bulk
 from test_connections import probe
@@ -158,3 +159,14 @@ def test_networks_that_are_refused(db):
 
 def test_no_error_tells_an_address(db):
     no_error_tells_an_address(db, "redis")
+
+
+def test_an_event_that_breaks_the_connection(db):
+    def reply(words: list[bytes]) -> list[bytes]:
+        if any(b'"bad"' in word for word in words):
+            raise OSError  # closes the connection
+        return [bulk("1-1")]
+
+    with StrangeServer(XADD=reply) as strange:
+        sink(db, strange, max_attempts="2", retry="50ms")
+        only_the_event_that_breaks_the_connection_fails(db, "redis")

@@ -16,8 +16,8 @@ std::string clean_text(std::string_view text);
 std::string peer_text(std::string_view text, bool cut = false);
 /* The same, in quotes. */
 std::string in_quotes(std::string_view text);
-/* What becomes of every text before anybody sees it: secrets are masked, then the texts that peer_text() has marked
- * are cut to their first 300 bytes, and the whole is cleaned. */
+/* Every text goes through this function before anybody sees it: secrets are masked, then the texts that peer_text()
+ * has marked are cut to their first 300 bytes, and the whole is cleaned. */
 std::string text_to_show(std::string_view text, const SecretMask &secrets);
 
 }  // namespace outbox

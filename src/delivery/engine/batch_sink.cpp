@@ -61,13 +61,12 @@ BatchSink::Outcome BatchSink::deliver(const std::vector<std::string> &messages) 
 outbox::Outcome BatchSink::outcome_of(Failure how) {
   switch (how) {
   case Failure::Retry:
+  case Failure::Rejected: /* for good: max_refusals */
     return outbox::Outcome::Retry;
   case Failure::RetryBlameSink:
     return outbox::Outcome::RetryBlameSink;
   case Failure::Refused:
     return outbox::Outcome::Refused;
-  case Failure::Rejected:
-    return outbox::Outcome::Rejected;
   case Failure::SinkDown:
     break;
   }
@@ -111,6 +110,7 @@ void BatchSink::poll() {
   if (failure_.delivered_ < in_flight_.events.size()) {
     Completion &failed = in_flight_.events[failure_.delivered_];
     failed.outcome = outcome_of(*failure_.how_);
+    failed.max_refusals = *failure_.how_ == Failure::Rejected ? 1 : 0;
     failed.error = std::move(failure_.error_);
   }
   return_from(in_flight_, failure_.delivered_ + 1);

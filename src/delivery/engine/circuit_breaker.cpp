@@ -1,9 +1,12 @@
 /*
  * circuit_breaker.cpp: opens when ten keys fail in a row, or two keys and nothing has succeeded for a second;
- * attempts of the events are then not spent. An event that has failed before does not count towards the ten: 200
- * failing keys whose retries were due together once opened the circuit 96 times in one drain, for all other keys
- * too. 401, 403, 404 and redirects also count as an outage, but are probed at growing intervals, because a user
- * must correct the configuration.
+ * attempts of the events are then not spent. What every event gets is an outage, whatever the answer says of the
+ * event: an nginx with an expired client certificate answers 400 to everything, a proxy without its site 404 or 421.
+ * So an answer that refuses an event is no success, and closes no circuit. A few such answers may be the events' own
+ * fault, so two keys do not suffice. An event that has failed before does not count towards the ten: 200 failing keys
+ * whose retries were due together once opened the circuit 96 times in one drain, for all other keys too. 401, 403,
+ * 404 and redirects also count as an outage, but are probed at growing intervals, because a user must correct the
+ * configuration.
  */
 #include "delivery/engine/circuit_breaker.h"
 
@@ -116,7 +119,8 @@ ob_outcome CircuitBreaker::blame(const Completion &completion, bool failed_befor
     n_deferred_++;
     return OB_DEFERRED;
   }
-  note_failure(completion, failed_before, now);
+  if (completion.outcome != Outcome::Retry) /* a few events may all be at fault themselves */
+    note_failure(completion, failed_before, now);
   if (nothing_succeeds(now)) {
     open_on_few(now);
     return OB_RETURNED;
@@ -150,9 +154,10 @@ ob_outcome CircuitBreaker::note_result(const Completion &completion, bool failed
   case Outcome::Sent:
     succeeded(now);
     return OB_SENT;
-  case Outcome::Retry: /* the peer responded to this event, so it is up */
-    succeeded(now);
+  case Outcome::RetryOwnPeer:
+    forget_probe(completion.ticket);
     return OB_RETRY;
+  case Outcome::Retry:
   case Outcome::RetryBlameSink:
   case Outcome::Refused:
     return blame(completion, failed_before, now);

@@ -1,6 +1,7 @@
 /*
- * circuit_breaker.h: decides whether a whole sink is down. While the circuit is open, the sink takes only probes,
- * and the outage costs no event an attempt, unless probes can only be made with one key: it may be that key's fault.
+ * circuit_breaker.h: decides whether a whole sink is down, or refuses every event. While the circuit is open, the
+ * sink takes only probes, and the outage costs no event an attempt, unless probes can only be made with one key: it
+ * may be that key's fault.
  *
  *   closed --(sink down, 10 keys failing in a row, or 2 when nothing succeeds)--> open
  *   open --(backoff over)--> half-open: probes

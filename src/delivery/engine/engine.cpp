@@ -233,7 +233,8 @@ void Runner::on_signal(const CompletionQueue::Report &report) {
 }
 
 static bool blames_sink(Outcome outcome) {
-  return outcome == Outcome::SinkDown || outcome == Outcome::RetryBlameSink || outcome == Outcome::Refused;
+  return outcome == Outcome::SinkDown || outcome == Outcome::RetryBlameSink || outcome == Outcome::Refused ||
+         outcome == Outcome::Retry;
 }
 
 /* The sink's own reason if it gave one, otherwise one that follows from the outcome. */
@@ -244,6 +245,7 @@ static ob_reason reason_of(const Completion &completion) {
   case Outcome::Rejected:
     return OB_REASON_INVALID;
   case Outcome::Retry:
+  case Outcome::RetryOwnPeer:
   case Outcome::RetryBlameSink:
   case Outcome::Refused:
   case Outcome::SinkDown:
@@ -265,7 +267,7 @@ ob_outcome Runner::on_completion(Completion &completion, Time now) {
   completion.retry_after_ms = std::min<int64_t>(completion.retry_after_ms, config_->longest_delay().count());
   bool was_open = breaker_.is_open(), of_the_sink = blames_sink(completion.outcome);
   ob_outcome outcome = until_memory([&] { return breaker_.on_result(completion, now); });
-  failed_tries_ += of_the_sink || completion.outcome == Outcome::Retry;
+  failed_tries_ += of_the_sink || completion.outcome == Outcome::RetryOwnPeer;
   count_failure(reason_of(completion));
   if (of_the_sink)
     until_memory([&] { last_failure_ = completion.error; });
@@ -380,7 +382,7 @@ bool Engine::collect(Runner &runner, CompletionQueue::Report &report, Clock::tim
                   runner.delay_ms(completion, outcome),
                   suspect,
                   completion.slow_retry,
-                  completion.max_attempts,
+                  completion.max_refusals,
                   is_sent ? text : nullptr,
                   is_sent ? nullptr : text};
     }

@@ -10,11 +10,12 @@
  * Memory is taken before an event changes its place, so that its end can always be recorded; where it cannot, the
  * thread waits for memory (until_memory.h).
  *
- * A Message has the members `ticket` and `key_hash` of its event, and size(): the bytes that it occupies.
+ * A Message has the members `ticket`, `key_hash` and `position` of its event, and size(): the bytes that it occupies.
  */
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <functional>
 #include <map>
@@ -56,7 +57,8 @@ public:
 
   // ---- the sink's thread ----
 
-  /* The next message, and the serial number by which it ends. At most one may be in flight if `alone`. */
+  /* The next message, and the serial number by which it ends. At most one may be in flight if `alone`, or after
+   * losses that an event may have caused (lost()). */
   std::optional<Message> start(bool alone, uint64_t &serial);
   /* Returns the started message, unsent, if send() throws std::bad_alloc. */
   template <class Send> void send_or_return(uint64_t serial, Send send);
@@ -67,10 +69,17 @@ public:
   /* Call it before succeed(): a text for people, the peer's answer for this message. */
   void acknowledged(uint64_t serial, std::string text);
   void succeed(const std::vector<uint64_t> &serials);
+  /* With Retry the peer refuses it, perhaps for now; with Rejected it is found that it can never be sent. */
   void fail(uint64_t serial, Outcome outcome, std::string error, ob_reason reason = OB_REASON_NONE,
             int64_t retry_after_ms = -1);
-  /* No message gets through: returns all that is queued, and with `in_flight` also what has been started. */
-  void halt(bool in_flight, const std::string &why);
+  /* The peer refuses this message for good: a dead letter, unless it refuses every message. */
+  void refuse(uint64_t serial, std::string error, ob_reason reason);
+  /* The connection is lost: returns all that is queued or has been started. After repeated losses with the same
+   * oldest message in flight, messages are sent one at a time, as many as were in flight; if the connection is lost
+   * with one that was alone, that one fails and true is returned: it is to blame, and not the peer. */
+  bool lost(const std::string &why, ob_reason reason);
+  /* No message gets through: returns all that is queued. Messages in flight may still end. */
+  void halt(const std::string &why);
   bool has_work() const;
   size_t running() const;
 
@@ -89,14 +98,16 @@ private:
 
   struct Running {
     uint64_t ticket, key, outage;
+    int64_t position;
     size_t bytes;                /* of its message, while that is in memory */
     std::string acknowledgement; /* empty: none is kept */
   };
   using Locked = std::lock_guard<std::mutex>;
   size_t held() const { return queue_.queued() + queue_.running(); }
   void fail(const Locked &locked, uint64_t serial, Outcome outcome, std::string error, ob_reason reason,
-            int64_t retry_after_ms);
+            int64_t retry_after_ms, int max_refusals = 0);
   Running take(const Locked &locked, typename std::map<uint64_t, Running>::iterator at);
+  void halt(const Locked &locked, const std::string &why);
   void wake_main(const Locked &locked);
   std::vector<Completion> room_for_all() const;
   void release(const typename KeyedQueue<Message>::Items &items, const char *why,
@@ -116,6 +127,13 @@ private:
   size_t bytes_ = 0; /* of the messages of queue_ and running_ */
   uint64_t last_serial_ = 0;
   uint64_t outage_ = 0; /* number of outages so far */
+  struct {
+    int64_t oldest = 0;                /* position of the oldest message in flight when the connection was lost */
+    int in_a_row = 0;                  /* losses with that one */
+    size_t alone_left = 0;             /* messages that are to be sent one at a time */
+    std::array<int64_t, 8> culprits{}; /* positions of the last messages that have failed so */
+    size_t n_culprits = 0;
+  } losses_;
 
   std::atomic<bool> keeps_acknowledgements_{false};
   /* failures_ or halted_ changed; atomic, so that the common "nothing" needs no lock. */
@@ -140,8 +158,12 @@ template <class Message> void Handover<Message>::push(Message message) {
   Locked lock(mutex_);
   uint64_t key = message.key_hash;
   size_t bytes = message.size();
+  const auto &culprits = losses_.culprits;
+  const bool again = std::find(culprits.begin(), culprits.end(), message.position) != culprits.end();
   queue_.push(key, std::move(message));
   bytes_ += bytes;
+  if (again) /* it takes no other with it this time */
+    losses_.alone_left = held();
 }
 
 template <class Message> void Handover<Message>::wake_if_needed() {
@@ -233,7 +255,7 @@ template <class Message> void Handover<Message>::abandon() {
 
 template <class Message> std::optional<Message> Handover<Message>::start(bool alone, uint64_t &serial) {
   Locked lock(mutex_);
-  if (halted_ || !queue_.can_start() || (alone && queue_.running() > 0))
+  if (halted_ || !queue_.can_start() || ((alone || losses_.alone_left > 0) && queue_.running() > 0))
     return std::nullopt;
   /* Memory first: from here on the message has its end whatever happens. */
   if (size_t wanted = failures_.size() + running_.size() + 1; failures_.capacity() < wanted)
@@ -241,7 +263,7 @@ template <class Message> std::optional<Message> Handover<Message>::start(bool al
   auto running = running_.try_emplace(last_serial_ + 1).first;
   std::optional<Message> message = queue_.start();
   serial = ++last_serial_;
-  running->second = {message->ticket, message->key_hash, outage_, message->size(), {}};
+  running->second = {message->ticket, message->key_hash, outage_, message->position, message->size(), {}};
   return message;
 }
 
@@ -265,6 +287,7 @@ typename Handover<Message>::Running Handover<Message>::take(const Locked & /*loc
   Running taken = std::move(at->second);
   bytes_ -= taken.bytes;
   running_.erase(at);
+  losses_.alone_left -= losses_.alone_left > 0;
   return taken;
 }
 
@@ -315,7 +338,7 @@ template <class Message> void Handover<Message>::wake_main(const Locked & /*lock
 
 template <class Message>
 void Handover<Message>::fail(const Locked &locked, uint64_t serial, Outcome outcome, std::string error,
-                             ob_reason reason, int64_t retry_after_ms) {
+                             ob_reason reason, int64_t retry_after_ms, int max_refusals) {
   auto at = running_.find(serial);
   if (at == running_.end())
     return;
@@ -328,6 +351,7 @@ void Handover<Message>::fail(const Locked &locked, uint64_t serial, Outcome outc
   }
   Completion completion{running.ticket, running.key, outcome, retry_after_ms, std::move(error), reason};
   completion.slow_retry = outcome == Outcome::Refused;
+  completion.max_refusals = max_refusals;
   failures_.push_back(std::move(completion));
 }
 
@@ -339,13 +363,44 @@ void Handover<Message>::fail(uint64_t serial, Outcome outcome, std::string error
   wake_main(lock);
 }
 
-template <class Message> void Handover<Message>::halt(bool in_flight, const std::string &why) {
+template <class Message> void Handover<Message>::refuse(uint64_t serial, std::string error, ob_reason reason) {
   Locked lock(mutex_);
-  while (in_flight && !running_.empty())
+  fail(lock, serial, Outcome::Retry, std::move(error), reason, -1, 1);
+  wake_main(lock);
+}
+
+template <class Message> bool Handover<Message>::lost(const std::string &why, ob_reason reason) {
+  constexpr int suspicious = 3; /* losses in a row with the same oldest message */
+  Locked lock(mutex_);
+  const size_t in_flight = running_.size();
+  const bool blames_one = in_flight == 1 && losses_.alone_left > 0;
+  if (in_flight > 0) {
+    const int64_t oldest = running_.begin()->second.position;
+    losses_.in_a_row = oldest == losses_.oldest ? losses_.in_a_row + 1 : 1;
+    losses_.oldest = oldest;
+    if (blames_one) {
+      losses_.culprits[losses_.n_culprits++ % losses_.culprits.size()] = oldest;
+      fail(lock, running_.begin()->first, Outcome::Retry,
+           text_if_memory("the connection breaks at this event, which was sent alone: ", why), reason, -1);
+    }
+  }
+  while (!running_.empty())
     fail(lock, running_.begin()->first, Outcome::Returned, text_if_memory(why), OB_REASON_NONE, -1);
+  if (!blames_one && losses_.in_a_row >= suspicious)
+    losses_.alone_left = std::max(losses_.alone_left, in_flight);
+  halt(lock, why);
+  return blames_one;
+}
+
+template <class Message> void Handover<Message>::halt(const std::string &why) {
+  Locked lock(mutex_);
+  halt(lock, why);
+}
+
+template <class Message> void Handover<Message>::halt(const Locked &locked, const std::string &why) {
   halted_ = true;
   halted_why_ = text_if_memory(why);
-  wake_main(lock);
+  wake_main(locked);
 }
 
 template <class Message> bool Handover<Message>::has_work() const {

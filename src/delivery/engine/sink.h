@@ -34,18 +34,21 @@
 namespace outbox {
 
 /* How one event ended, as the sink saw it: an ob_outcome that also tells who is to blame. The circuit breaker turns
- * it into the ob_outcome for the server: RetryBlameSink and Refused become OB_RETRY, or OB_RETURNED or OB_DEFERRED
- * while the circuit is open; SinkDown becomes OB_RETURNED and opens the circuit. */
+ * it into the ob_outcome for the server: Retry, RetryBlameSink and Refused become OB_RETRY, or OB_RETURNED or
+ * OB_DEFERRED while the circuit is open; SinkDown becomes OB_RETURNED and opens the circuit. */
 enum class Outcome {
   Sent,
-  Retry, /* this event failed and may succeed later */
+  /* The peer refuses this event: an attempt is spent, unless it refuses the events of ten keys in a row, whatever it
+   * says to them. With max_refusals 1 it refuses it for good. */
+  Retry,
+  RetryOwnPeer, /* as Retry, but its URL depends on the event: the answer says nothing about other events */
   /* This event failed, but the whole peer may be ill (5xx, timeout): many such keys in a row open the circuit. */
   RetryBlameSink,
   /* This event failed because of the peer's or the sink's configuration (401, 404): counts like RetryBlameSink, but a
    * user must act, so an open circuit is probed rarely. */
   Refused,
   Deferred, /* its topic cannot be used now; other topics of the sink work */
-  Rejected, /* this event can never succeed */
+  Rejected, /* this event can never be sent, as was found without asking the peer */
   SinkDown, /* no event can be sent (connection refused, no broker, TLS, credentials): not the event's fault */
   Returned  /* not sent */
 };
@@ -58,8 +61,8 @@ struct Completion {
   std::string error;
   ob_reason reason = OB_REASON_NONE; /* why it failed; OB_REASON_NONE: the engine derives one from `outcome` */
   bool slow_retry = false;           /* a retry within seconds is pointless */
-  /* A dead letter after this many attempts, if the sink's own limit is not smaller; 0 = no limit of its own. */
-  int max_attempts = 0;
+  /* Of Retry: as ob_completion.max_refusals. */
+  int max_refusals = 0;
   std::string acknowledgement = {}; /* of Sent: what the peer has answered, for a person; may be empty */
 };
 

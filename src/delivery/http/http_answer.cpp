@@ -10,8 +10,8 @@
 
 namespace outbox {
 
-/* A refusal of one event may be temporary (a consumer is being deployed), so the event gets three attempts in all,
- * and not the days of retries that an outage gets. */
+/* A refusal of one event may be temporary (a consumer is being deployed), so the event gets three such answers in
+ * all, and not the days of retries that an outage gets. */
 static constexpr int attempts_of_a_bad_event = 3;
 
 static ob_reason reason_of(long status) {
@@ -35,17 +35,32 @@ static ob_reason reason_of(long status) {
   }
 }
 
-/* Everything that follows from the status alone. */
+/* nginx answers 400 to every request for these three. */
+static bool is_about_the_connection(std::string_view body) {
+  for (std::string_view text : {"No required SSL certificate was sent", "The SSL certificate error",
+                                "The plain HTTP request was sent to HTTPS port"})
+    if (body.find(text) != body.npos)
+      return true;
+  return false;
+}
+
+/* All but pauses. */
 static void classify_status(const HttpAnswer &answer, Verdict &verdict) {
   switch (long status = answer.status) {
-  case 400: /* the request is invalid and would be refused again */
-  case 411:
+  case 400:
+    if (is_about_the_connection(answer.body)) {
+      verdict.outcome = Outcome::Refused;
+      verdict.slow_retry = true;
+      return;
+    }
+    [[fallthrough]];
+  case 411: /* the request is invalid and would be refused again */
   case 413:
   case 414:
   case 422:
   case 431:
-    verdict.outcome = status == 422 && answer.idempotency_key ? Outcome::Rejected : Outcome::Retry;
-    verdict.max_attempts = attempts_of_a_bad_event;
+    verdict.outcome = Outcome::Retry;
+    verdict.max_refusals = status == 422 && answer.idempotency_key ? 1 : attempts_of_a_bad_event;
     return;
   case 401: /* credentials belong to the sink, even if the URL depends on the event */
   case 407:
@@ -58,12 +73,12 @@ static void classify_status(const HttpAnswer &answer, Verdict &verdict) {
   case 405:
   case 406:
   case 415:
-    verdict.outcome = answer.own_url ? Outcome::Retry : Outcome::Refused;
+    verdict.outcome = Outcome::Refused;
     verdict.slow_retry = true;
     return;
   case 410:
     if (answer.own_url) { /* gone is what this event's URL named */
-      verdict.outcome = Outcome::Retry;
+      verdict.outcome = Outcome::RetryOwnPeer;
       verdict.slow_retry = true;
       return;
     }
@@ -86,7 +101,7 @@ static void classify_status(const HttpAnswer &answer, Verdict &verdict) {
     if (status >= 200 && status < 300) {
       verdict.outcome = Outcome::Sent;
     } else if (status >= 300 && status < 400) { /* redirects are not followed: a user must change the URL */
-      verdict.outcome = answer.own_url ? Outcome::Retry : Outcome::Refused;
+      verdict.outcome = Outcome::Refused;
       verdict.slow_retry = true;
     } else {
       verdict.outcome = status >= 500 || status < 200 ? Outcome::RetryBlameSink : Outcome::Retry;
@@ -97,6 +112,9 @@ static void classify_status(const HttpAnswer &answer, Verdict &verdict) {
 Verdict classify_answer(const HttpAnswer &answer) {
   Verdict verdict;
   classify_status(answer, verdict);
+  if (answer.own_url && answer.status != 401 && answer.status != 407 &&
+      (verdict.outcome == Outcome::Retry || verdict.outcome == Outcome::Refused))
+    verdict.outcome = Outcome::RetryOwnPeer;
   verdict.pause_ms = rate_limit_ms(answer.rate_limit_remaining, answer.rate_limit_reset);
   if (verdict.outcome == Outcome::Sent)
     return verdict;

@@ -32,7 +32,7 @@ struct Verdict {
   // No more requests to the endpoint for this long, which a successful response can ask for too; -1 = no pause.
   int64_t pause_ms = -1;
   bool slow_retry = false;  // as in Completion
-  int max_attempts = 0;     // as in Completion
+  int max_refusals = 0;     // as in Completion
   ob_reason reason = OB_REASON_NONE;
 };
 

@@ -282,6 +282,8 @@ void HttpSender::Requests::end(Request &request, const HttpJudgement &judgement)
     const HttpEnd &end = ends[ends.size() == 1 ? 0 : i];
     if (end.outcome == Outcome::Sent)
       sent.push_back(request.serials[i]);
+    else if (end.outcome == Outcome::Rejected)
+      handover_.refuse(request.serials[i], text_if_memory(end.error), end.reason);
     else
       handover_.fail(request.serials[i], end.outcome, text_if_memory(end.error), end.reason, end.retry_after_ms);
     if (end.outcome == Outcome::SinkDown)
@@ -292,7 +294,7 @@ void HttpSender::Requests::end(Request &request, const HttpJudgement &judgement)
   if (!sent.empty())
     handover_.succeed(sent);
   if (down)
-    handover_.halt(false, "not sent: the sink is down");
+    handover_.halt("not sent: the sink is down");
 }
 
 void HttpSender::Requests::end_all(Request &request, Outcome outcome, const char *error) {

@@ -125,11 +125,12 @@ Grant<Credentials> of_web_identity(const WebIdentity &identity, const Stop &stop
                                               {"RoleSessionName", session},
                                               {"WebIdentityToken", token}})},
                                stop);
-    SecretMask mask; /* first; what is cut off would not be found */
-    mask.add(token);
-    if (answer.status != 200)
+    if (answer.status != 200) {
+      SecretMask mask; /* before the text is cut: a part of a secret is not found */
+      mask.add(token);
       throw NotGranted(status_text(answer) + " " + mask.masked(element(answer.body, "Code")) + " (" +
                        shortened(mask.masked(element(answer.body, "Message")), 300) + ")");
+    }
     return granted({element(answer.body, "AccessKeyId"), element(answer.body, "SecretAccessKey"),
                     element(answer.body, "SessionToken")},
                    element(answer.body, "Expiration"));

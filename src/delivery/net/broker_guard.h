@@ -1,8 +1,8 @@
 /*
- * broker_guard.h: decides which addresses a sink may connect to that speaks another protocol than HTTP. Who creates a
- * sink names its hosts. Brokers are nearly always in a private network, so these are let through; what the network
- * guard refuses besides (the machine itself, its link, the metadata of a cloud) stays refused, unless a superuser has
- * allowed it or owns the sink. Immutable: safe on any thread.
+ * broker_guard.h: decides which addresses a sink may connect to if it speaks another protocol than HTTP. The role
+ * that creates a sink names its hosts. Brokers are nearly always in a private network, so these are let through; what
+ * the network guard refuses besides (the machine itself, its link, the metadata of a cloud) stays refused, unless a
+ * superuser has allowed it or owns the sink. Immutable: safe on any thread.
  */
 #pragma once
 

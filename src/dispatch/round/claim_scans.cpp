@@ -151,8 +151,8 @@ bool ClaimRound::scan_early_retry(RoundSink &sink) {
 /* A sink that starts from the beginning, as all do in a new worker, skips the rows that come before its own: a
  * million rows of a paused sink take 0.4 s to read. Rows with a time are found by the due scan, which starts anew as
  * well and has not begun; those of them that have a mark only by the main scan, if their group has rows of another
- * key. What commits later in the gap is a late commit. All such sinks start together, so that one read serves them.
- * `failing_block`: this round has called block_failing().
+ * key. A row that commits later in the gap is a late commit. All such sinks start together, so that one read serves
+ * them. `failing_block`: this round has called block_failing().
  */
 void ClaimRound::skip_to_first_rows(bool failing_block) {
   int64_t first = POSITION_NONE, start = POSITION_NONE;

@@ -20,7 +20,7 @@ static const int FIRST_QUIET_MS = 1000; /* the pause before a trial … */
 static const int LAST_QUIET_MS = 7000;  /* … is as long as this at most */
 static const int OPEN_PAUSE_MS = 300;   /* longer than the pause between two tries in sink_open.cpp */
 
-/* What other threads work on. */
+/* The work of other threads. */
 static struct AtWork {
   Moment since;
   uint64 ticket; /* of an event */

@@ -32,5 +32,5 @@ Moment careful_next_moment(Moment now);
 /* An event is read from its row, until careful_read(), or until the next round if an error is raised. */
 void careful_reads(const WorkerSink *sink, int64 position, const dispatch::RowHandle &row);
 void careful_read(void);
-/* What is known of the event: the worse of its reading and its sending. */
+/* The guilt of the event: the worse of its reading and its sending. */
 Guilt careful_guilt(const WorkerSink *sink, int64 position, const dispatch::RowHandle &row);

@@ -45,12 +45,13 @@ static ob_sink *open_handle(ob_engine *engine, const WorkerSink *sink, const Sin
   return handle;
 }
 
-/* While the library of the sink's kind was missing, the kind could not read the options that all kinds have. */
-static void read_common_options(WorkerSink *sink, const SinkOptions *given) {
+void sink_read_common_options(WorkerSink *sink, const SinkOptions *given) {
   const bool blocked_before = sink->rules.dead_letters_block;
 
   (void)sink_common(sink->kind, given->options, given->n_options, &sink->rules, &sink->common);
   sink->keeps_delivered = sink->common.retention_ms > 0;
+  if (sink->handle)
+    ob_sink_keep_acknowledgements(sink->handle, sink->keeps_delivered);
   if (sink->rules.dead_letters_block && !blocked_before)
     dispatcher().dead_letters_stale = true;
 }
@@ -91,8 +92,7 @@ bool sink_open(ob_engine *engine, WorkerSink *sink, const SinkOptions *given, Mo
     return false;
   }
   sink->open_error[0] = '\0';
-  read_common_options(sink, given);
-  ob_sink_keep_acknowledgements(sink->handle, sink->keeps_delivered);
+  sink_read_common_options(sink, given);
   if (sink->state != SINK_NEW) /* many events may be waiting */
     ob_sink_begin_slowly(sink->handle);
   sink_change_state(sink, SINK_OPEN);

@@ -192,12 +192,7 @@ static void reload_one(const RouteSink *route, uint64 reload) {
     MemoryContextDelete(entry->given.context);
   entry->given = given;
   strlcpy(sink->kind, route->kind, sizeof(sink->kind));
-  /* ob_sink_open() reports an error. */
-  (void)sink_common(sink->kind, given.options, given.n_options, &sink->rules, &sink->common);
-  /* outbox.retention may have changed. */
-  if (sink->state == SINK_OPEN)
-    ob_sink_keep_acknowledgements(sink->handle, sink->common.retention_ms > 0);
-  sink->keeps_delivered = sink->common.retention_ms > 0;
+  sink_read_common_options(sink, &given);
   if (sink->fingerprint != fingerprint) {
     /* All rows are read anew: events that were blocked or skipped before may be sent now. */
     sink->cursor->restart(GetCurrentTimestamp());

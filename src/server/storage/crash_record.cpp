@@ -173,7 +173,7 @@ uint64 crash_build(const struct stat *library) {
   return Max(build, 1);
 }
 
-/* What is known of a server and of its kind. */
+/* The guilt of a server and of its kind. */
 SQL_FUNCTION(outbox_forget_crashes) {
   const Oid server = PG_GETARG_OID(0);
   const Oid validator = GetForeignDataWrapper(GetForeignServer(server)->fdwid)->fdwvalidator;

@@ -1,8 +1,8 @@
 /*
  * crash_record.h: the crashes of the workers of each database, in a file, because the server zeroes its shared memory
  * after each. Whatever the cause, the launcher then waits before it starts the next worker. After the third crash in
- * a row a worker is careful: it does one thing after the other, and leaves a mark at what it does. What is found
- * guilty (dispatch/crash_suspects.h) is not tried again.
+ * a row a worker is careful: it does one thing after the other, and leaves a mark at each. A sink or event that is
+ * found guilty (dispatch/crash_suspects.h) is not tried again.
  */
 #pragma once
 
@@ -33,7 +33,7 @@ int crash_trial_ms(void);
 /* The main thread works on this, until crash_work_done(). They write a mark while the worker is careful. */
 void crash_work_on(const Work *work);
 void crash_work_done(void);
-/* What other threads work on: `at_work` has OUTBOX_MAX_AT_WORK places. */
+/* The work of other threads: `at_work` has OUTBOX_MAX_AT_WORK places. */
 void crash_at_work(const Work *at_work);
 
 /* The work has survived its trial. */

@@ -41,7 +41,7 @@ static void take_completion(const ob_completion *completion, Now now) {
   }
   careful_ended(completion->ticket);
   worker_loop().take(completion->ticket,
-                     {outcome, completion->retry_after_ms, text, completion->max_attempts, completion->suspect,
+                     {outcome, completion->retry_after_ms, text, completion->max_refusals, completion->suspect,
                       completion->slow_retry},
                      now);
 }

@@ -104,6 +104,17 @@ def a_flood_fills_no_memory(db, sink: str, error: str, hung_up: threading.Event)
     assert private_memory(worker_pid(db)) < 300_000_000
 
 
+def only_the_event_that_breaks_the_connection_fails(db, sink: str) -> None:
+    """The peer of this sink closes the connection at the text "bad"; max_attempts is 2."""
+    bad = db.enqueue("Order", "one", event_type="bad", payload='{"kind": "bad"}')
+    for key in ("one", *map(str, range(40))):
+        db.enqueue("Order", key, event_type="good", payload='{"kind": "good"}')
+    wait_until(lambda: db.pending() == 0, 120, lambda: str(db.sql("SELECT * FROM outbox.sinks")))
+    [(id, attempts, error)] = db.sql("SELECT id::text, attempts, last_error FROM outbox.events WHERE status = 'FAILED'")
+    assert (id, attempts) == (bad, 2) and error.startswith("the connection breaks at this event, which was sent alone: "), error
+    assert db.sink("delivered", sink) == (41,)
+
+
 def a_flood_ends_with_its_sink(db, sink: str, hung_up: threading.Event) -> None:
     """What a peer sends without an end, and the protocol allows, does not outlive DROP SERVER."""
     assert not hung_up.is_set()

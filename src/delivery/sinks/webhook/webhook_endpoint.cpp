@@ -402,7 +402,7 @@ void Endpoint::fail(uint64_t serial, Verdict verdict) {
     verdict.outcome = Outcome::Returned;
   halted_ = halted_ || verdict.outcome == Outcome::SinkDown || verdict.gone;
   failures_.push_back({{ticket, key, verdict.outcome, verdict.retry_after_ms, std::move(verdict.error),
-                        verdict.reason, verdict.slow_retry, verdict.max_attempts},
+                        verdict.reason, verdict.slow_retry, verdict.max_refusals},
                        verdict.gone});
   in_flight_.erase(found);
   wake_main(lock);

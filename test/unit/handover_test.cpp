@@ -1,0 +1,120 @@
+#include "delivery/engine/handover.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include "test/unit/webhook_fixture.h"
+
+using namespace outbox;
+
+namespace {
+
+struct Parcel {
+  uint64_t ticket, key_hash;
+  int64_t position;
+  size_t size() const { return 1; }
+};
+
+/* Each event has a key of its own, and its position as its ticket. */
+class HandoverTest : public testing::Test {
+protected:
+  void submit(std::initializer_list<uint64_t> tickets) {
+    for (uint64_t ticket : tickets)
+      handover.push({ticket, ticket, static_cast<int64_t>(ticket)});
+  }
+  /* The tickets of all that may start now. */
+  std::vector<uint64_t> start() {
+    std::vector<uint64_t> tickets;
+    uint64_t serial;
+    while (auto parcel = handover.start(false, serial)) {
+      tickets.push_back(parcel->ticket);
+      serials.push_back(serial);
+    }
+    return tickets;
+  }
+  void succeed() {
+    handover.succeed(serials);
+    serials.clear();
+  }
+  bool lose() {
+    serials.clear();
+    const bool blames_one = handover.lost("reset", OB_REASON_CONNECTION);
+    handover.report_failures();
+    return blames_one;
+  }
+  using Ids = std::vector<uint64_t>;
+
+  std::shared_ptr<RecordingReporter> reporter = std::make_shared<RecordingReporter>();
+  Handover<Parcel> handover{reporter, 10, [] {}};
+  std::vector<uint64_t> serials;
+};
+
+TEST_F(HandoverTest, AfterThreeLossesWithTheSameOldestMessageTheOneThatIsAloneFails) {
+  for (int loss = 1; loss <= 3; loss++) {
+    submit({1, 2, 3});
+    EXPECT_EQ(start(), (Ids{1, 2, 3}));
+    EXPECT_FALSE(lose());
+  }
+  for (const Completion &completion : reporter->completions())
+    EXPECT_EQ(completion.outcome, Outcome::Returned);
+  submit({1, 2, 3});
+  EXPECT_EQ(start(), (Ids{1}));
+  succeed();
+  EXPECT_EQ(start(), (Ids{2}));
+  EXPECT_TRUE(lose());
+  const auto completions = reporter->completions();
+  const auto failed = std::find_if(completions.begin(), completions.end(),
+                                   [](const Completion &each) { return each.outcome == Outcome::Retry; });
+  ASSERT_NE(failed, completions.end());
+  EXPECT_EQ(failed->ticket, 2u);
+  EXPECT_EQ(failed->error, "the connection breaks at this event, which was sent alone: reset");
+  EXPECT_EQ(completions.back().ticket, 3u);
+  EXPECT_EQ(completions.back().outcome, Outcome::Returned);
+}
+
+TEST_F(HandoverTest, AMessageThatHasBrokenAConnectionIsSentAlone) {
+  for (int loss = 1; loss <= 4; loss++) {
+    submit({1});
+    EXPECT_EQ(start(), (Ids{1}));
+    EXPECT_EQ(lose(), loss == 4);
+  }
+  submit({2, 1, 3});
+  EXPECT_EQ(start(), (Ids{2}));
+  succeed();
+  EXPECT_EQ(start(), (Ids{1}));
+  EXPECT_TRUE(lose());
+}
+
+TEST_F(HandoverTest, LossesWithOtherOldestMessagesAreThePeersFault) {
+  for (uint64_t loss = 1; loss <= 20; loss++) {
+    submit({loss, loss + 100});
+    EXPECT_EQ(start(), (Ids{loss, loss + 100}));
+    EXPECT_FALSE(lose());
+  }
+}
+
+TEST_F(HandoverTest, WithNothingInFlightALossBlamesNobody) {
+  for (int loss = 1; loss <= 20; loss++) {
+    submit({1, 2});
+    EXPECT_FALSE(lose());
+  }
+  submit({1, 2});
+  EXPECT_EQ(start(), (Ids{1, 2}));
+}
+
+TEST_F(HandoverTest, WhenAllHaveArrivedMessagesGoTogetherAgain) {
+  for (int loss = 1; loss <= 3; loss++) {
+    submit({1, 2});
+    start();
+    lose();
+  }
+  submit({1, 2, 3, 4});
+  for (uint64_t alone : {1, 2}) {
+    EXPECT_EQ(start(), (Ids{alone}));
+    succeed();
+  }
+  EXPECT_EQ(start(), (Ids{3, 4}));
+}
+
+}  // namespace
