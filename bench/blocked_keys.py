@@ -53,6 +53,7 @@ def one(stage: Stage, url: str, name: str, keys: int, insert: str, rounds: int) 
         worker = stage.wait_for_worker(db)
         wait_until(lambda: stage.delivered(db) == 1, 300, "the first event", interval=0.002)
         first, spent = time.monotonic() - started, thread_seconds(worker)
+        wait_until(lambda: db.value("SELECT count(*) FROM outbox_internal.rescan_queue") == 0, 300, "the inserted rows to be looked at")
         rates, costs = map(median, zip(*[deliver(stage, db, worker, EVENTS) for _ in range(rounds + 1)][1:]))  # the first warms up
         before, since = Cpu.now(worker, 0), time.monotonic()
         time.sleep(QUIET)

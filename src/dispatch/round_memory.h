@@ -59,6 +59,11 @@ struct RowToWrite {
   int64_t group;         /* RETRY: the mark with which it waits behind an earlier event of its key; 0 = none */
 };
 
+struct FoundDeadLetter {
+  int64_t position;
+  DeadLetter state;
+};
+
 struct RoundMemory {
   static constexpr size_t QUEUE_ENTRIES = 1000;
   static constexpr size_t DRAINING_KEYS = 64;
@@ -66,7 +71,7 @@ struct RoundMemory {
   std::vector<RereadRow> rows;
   std::vector<RereadRow *> by_position;
   std::vector<int64_t> positions;
-  std::vector<DeadLetter> dead_letters; /* of `positions` */
+  std::vector<FoundDeadLetter> dead_letters; /* by position */
   std::vector<QueueEntry> entries;
   std::vector<RowHandle> done; /* entries to be deleted */
   std::vector<MarkToWrite> marks;

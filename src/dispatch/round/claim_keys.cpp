@@ -4,9 +4,10 @@
  * deletes it. In every ordered sink the delivery of a later event of such a key is recorded (out_of_order.h), so that
  * a redrive knows whether it comes too late.
  */
-#include <algorithm>
-
 #include "dispatch/round/claim_round.h"
+
+#include <algorithm>
+#include <cassert>
 
 namespace dispatch {
 
@@ -69,20 +70,27 @@ void ClaimRound::read_dead_letters() {
   d_.dead_letters_stale = false; /* a read that fails is repeated */
 }
 
-/* Sets memory_.dead_letters, and blocks the keys of those that block their keys. With the snapshot that did not show
- * the positions as pending. There is room for them. */
+/* Finds the dead letters at these positions for dead_letter_at(), and blocks the keys of those that block their keys.
+ * With the snapshot that did not show the positions as pending. There is room for them. */
 void ClaimRound::find_dead_letters(std::span<const int64_t> positions) {
-  memory_.dead_letters.assign(positions.size(), DeadLetter::NOT_DEAD);
+  std::vector<FoundDeadLetter> &found = memory_.dead_letters;
+
+  found.clear();
   if (positions.empty())
     return;
   read_rows({.rows = RowsOf::DEAD_POSITIONS, .positions = positions}, [&](const ReadRow &row) {
-    d_.blocked_keys.row_seen(row.sink ? row.sink->id() : 0, row.facts.key_hash, row.facts.position);
-    const DeadLetter state = note_dead_letter(row);
-    for (size_t i = 0; i < positions.size(); i++)
-      if (positions[i] == row.facts.position)
-        memory_.dead_letters[i] = state;
+    const int64_t position = row.facts.position;
+    d_.blocked_keys.row_seen(row.sink ? row.sink->id() : 0, row.facts.key_hash, position);
+    assert(found.size() < found.capacity());
+    found.push_back({position, note_dead_letter(row)});
     return true;
   });
+  std::ranges::sort(found, {}, &FoundDeadLetter::position);
+}
+
+DeadLetter ClaimRound::dead_letter_at(int64_t position) const {
+  const auto found = std::ranges::lower_bound(memory_.dead_letters, position, {}, &FoundDeadLetter::position);
+  return found != memory_.dead_letters.end() && found->position == position ? found->state : DeadLetter::NOT_DEAD;
 }
 
 /* Finds the rows of this key that its later events must not pass while it drains: its first dead letter and its first

@@ -60,11 +60,10 @@ bool ClaimRound::read_again() {
     if (item.fate == RereadRow::GONE)
       memory_.positions.push_back(item.position);
   find_dead_letters(memory_.positions);
-  size_t n = 0;
   for (RereadRow &item : memory_.rows) {
     if (item.fate != RereadRow::GONE)
       continue;
-    const DeadLetter state = memory_.dead_letters[n++];
+    const DeadLetter state = dead_letter_at(item.position);
     if (state == DeadLetter::ELSEWHERE)
       item.fate = RereadRow::OTHERS;
     else if (state != DeadLetter::BLOCKS)
@@ -140,9 +139,9 @@ bool ClaimRound::check_blockers() {
   const std::span<const int64_t> unseen = d_.blocked_keys.check_unseen();
   need(memory_.reserve_rows(unseen.size()));
   find_dead_letters(unseen);
-  for (size_t i = 0; i < unseen.size(); i++)
-    if (memory_.dead_letters[i] != DeadLetter::BLOCKS && d_.in_flight.find(unseen[i]) == nullptr) {
-      d_.blocked_keys.release(unseen[i]);
+  for (const int64_t position : unseen)
+    if (dead_letter_at(position) != DeadLetter::BLOCKS && d_.in_flight.find(position) == nullptr) {
+      d_.blocked_keys.release(position);
       released = true;
     }
   return check.end(d_.blocked_keys, released);

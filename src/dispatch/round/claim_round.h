@@ -87,6 +87,7 @@ private:
   void read_dead_letters();
   DeadLetter note_dead_letter(const ReadRow &row);
   void find_dead_letters(std::span<const int64_t> positions);
+  DeadLetter dead_letter_at(int64_t position) const;
   DrainStops dead_letter_stops(RoundSink &sink, uint64_t key_hash);
 
   /* claim_lock.cpp */

@@ -1,7 +1,6 @@
 /*
- * claim_reads.cpp: the statements with which a round reads, and the row as dispatch sees it. A bitmap of a million
- * bits, by hash of the key, answers for most keys that they have no dead letter (dispatch/key_filter.h): at 500,000
- * dead letters its false-positive rate is about 40 %, and a false positive costs one index lookup.
+ * claim_reads.cpp: the statements with which a round reads, and the row as dispatch sees it. Of most keys a filter in
+ * memory knows that they have no dead letter (dispatch/key_filter.h), so these are not looked up.
  */
 #include "server/claim/claim_table.h"
 
