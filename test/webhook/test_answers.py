@@ -1,12 +1,13 @@
 """What an endpoint's response means for the event: when it is retried, when it is given up, and what its row
 contains."""
 
+import gzip
 import time
 from email.utils import formatdate
 
 import pytest
 from outbox_rig import wait_until
-from outbox_rig.receiver import EMPTY, HANG, OK, SECRET, Status, redirect, status
+from outbox_rig.receiver import EMPTY, HANG, OK, SECRET, Open, Status, redirect, status
 
 
 class Paths:
@@ -233,3 +234,23 @@ def test_the_answer_stands_in_the_row_made_safe(db, plain):
     assert error.startswith("HTTP 500: [31mno \ufffd *** <b>xxx") and error.isprintable()
     assert 8100 < len(error.encode()) <= 8192 and error.endswith(" [cut]")
     assert len(plain.deliveries) == 1
+
+
+def test_a_success_whose_body_never_ends_is_delivered(db, rig):
+    """At the end of its head: not when the timeout is over."""
+    with rig.receiver(mode=Open()) as receiver:
+        db.webhook_sink("crm", receiver, timeout="1min")
+        for n in range(30):
+            db.enqueue("Order", "1", payload=f'{{"n": {n}}}')
+        wait_until(lambda: db.value("SELECT count(*) FROM outbox.events_pending") == 0, 60, lambda: db.sql("SELECT * FROM outbox.sinks"))
+        assert [d.json()["data"]["n"] for d in receiver.deliveries] == list(range(30))
+
+
+def test_a_compressed_answer_is_named(db, paths):
+    """It was not asked for; its bytes would be no text."""
+    body = gzip.compress(b"the field total is missing")
+    paths.sink("gzip", Status(422, {"Content-Encoding": "gzip"}, body), max_attempts="1")
+    paths.sink("plain", Status(422, {"Content-Encoding": "identity"}, b"no total"), max_attempts="1")
+    wait_until(lambda: db.value("SELECT count(*) FROM outbox.events_failed") == 2, 20, lambda: db.sql("SELECT * FROM outbox.events"))
+    assert dict(db.sql("SELECT sink, last_error FROM outbox.events_failed")) == {
+        "gzip": "HTTP 422: (a body in the encoding gzip, which was not asked for)", "plain": "HTTP 422: no total"}

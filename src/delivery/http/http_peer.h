@@ -53,6 +53,9 @@ struct PeerHistory {
    * close theirs after 5 s without saying so; one that names a time in Keep-Alive is believed. */
   std::atomic<long> kept_s{3};
   AnsweredEvents answered_events;
+  /* So many more successful answers are taken at the end of their heads: the peer leaves bodies open (a stream
+   * without an end, or a program that forgets to end it), and each would last for the timeout. */
+  std::atomic<int> open_bodies{0};
 };
 
 /* How the request may use a kept connection. The peer can close that at any moment, and whether it has read the
@@ -77,10 +80,11 @@ struct HttpPeer {
   std::string allow_networks;  // the option as given, for an error's hint
   HttpProxy proxy;
   std::string ca_pem;
-  ClientCertificate client;  // empty at DDL time and for checkers
-  SecretMask secrets;        // set by the kind; empty at DDL time and for checkers
-  bool http2 = false;        // set by the kind: HTTP/2 only, many requests on one connection
-  size_t kept_body = 1024;   // bytes of an answer's body that are kept; of an error's, at least OB_ERROR_MAX
+  ClientCertificate client;    // empty at DDL time and for checkers
+  SecretMask secrets;          // set by the kind; empty at DDL time and for checkers
+  bool http2 = false;          // set by the kind: HTTP/2 only, many requests on one connection
+  bool head_suffices = false;  // set by the kind: a successful answer's body says nothing
+  size_t kept_body = 1024;     // bytes of an answer's body that are kept; of an error's, at least OB_ERROR_MAX
   const std::shared_ptr<PeerHistory> history = std::make_shared<PeerHistory>();
 
   /* The options that a kind adds to its own: of the server, and of the user mapping. */

@@ -25,6 +25,10 @@ namespace {
 
 // The body is read up to here so that the connection can be reused; longer ones are cut.
 constexpr size_t max_body = 64 * 1024;
+constexpr size_t max_http2_body = 4 * 1024 * 1024 + max_body;  // the largest answer that gRPC's clients take
+// A body that is slower than this for so long after its head is cut, too: it is read for the connection's sake.
+constexpr long slow_body_per_s = 16 * 1024, slow_body_s = 1;
+constexpr int next_open_bodies = 100;
 constexpr long buffer_bytes = 16 * 1024;   // per request in flight, of which there can be hundreds
 constexpr size_t max_headers = 64 * 1024;  // libcurl stores all headers
 constexpr long max_connect_ms = 10'000;    // an address that does not respond within this counts as down
@@ -204,6 +208,8 @@ void HttpTransfer::reset(bool fresh_connection) {
   refusals_.clear();
   tls_.clear();
   error_[0] = '\0';
+  encoding_.clear();
+  set(handle(), CURLOPT_LOW_SPEED_LIMIT, 0L);
   set(handle(), CURLOPT_FRESH_CONNECT, fresh_connection || single_use_ ? 1L : 0L);
 }
 
@@ -229,7 +235,14 @@ bool HttpTransfer::is_lost(CURLcode code) const {
           (code == CURLE_HTTP2 && peer_->http2) || stopped_repeat_);
 }
 
+/* One answer of so many is read to its end, to see whether the peer still leaves bodies open. */
+void HttpTransfer::note_open_body(CURLcode code) {
+  if (head_complete_ && code == CURLE_OPERATION_TIMEDOUT && peer_->head_suffices)
+    peer_->history->open_bodies = next_open_bodies;
+}
+
 bool HttpTransfer::needs_new_connection(CURLcode code) {
+  note_open_body(code);
   lost_ = is_lost(code);
   hung_up_ = misses_certificate();
   if (socket_wanted_ || refusal() == nullptr)
@@ -308,12 +321,41 @@ size_t HttpTransfer::on_header(char *data, size_t size, size_t n, void *self) {
   auto *transfer = static_cast<HttpTransfer *>(self);
   transfer->header_bytes_ += size * n;
   const std::string_view line(data, size * n);
-  if (line == "\r\n" || line == "\n")
-    transfer->head_complete_ |= transfer->status() >= 200;
-  constexpr std::string_view keep_alive = "keep-alive:";
+  constexpr std::string_view keep_alive = "keep-alive:", encoding = "content-encoding:";
   if (same_name(line.substr(0, keep_alive.size()), keep_alive))
     transfer->note_keep_alive(line);
+  if (same_name(line.substr(0, encoding.size()), encoding))
+    transfer->note_encoding(line.substr(encoding.size()));
+  if ((line == "\r\n" || line == "\n") && transfer->status() >= 200) {
+    transfer->head_complete_ = true;
+    if (transfer->ends_with_head())
+      return 0;
+  }
   return transfer->header_bytes_ > max_headers ? 0 : size * n;
+}
+
+/* Only a name that is short enough takes no memory. */
+void HttpTransfer::note_encoding(std::string_view value) noexcept {
+  constexpr std::string_view letters = "abcdefghijklmnopqrstuvwxyz";
+  const size_t begin = std::min(value.find_first_of(letters), value.size());
+  std::string_view name = value.substr(begin, value.substr(begin).find_first_not_of(letters));
+  constexpr size_t longest = 8;
+  if (name != "identity")
+    encoding_ = name.size() <= longest ? name : "an unknown one";
+}
+
+/* True: the rest of the answer is not waited for. */
+bool HttpTransfer::ends_with_head() {
+  if (!peer_->head_suffices)
+    return false;
+  std::atomic<int> &open_bodies = peer_->history->open_bodies;
+  if (status() < 300 && open_bodies > 0) {
+    --open_bodies;
+    return true;
+  }
+  (void)curl_easy_setopt(handle(), CURLOPT_LOW_SPEED_LIMIT, slow_body_per_s);
+  (void)curl_easy_setopt(handle(), CURLOPT_LOW_SPEED_TIME, slow_body_s);
+  return false;
 }
 
 /* Only a refusal takes more memory than was reserved; without memory for it, its text is cut. */
@@ -329,14 +371,20 @@ void HttpTransfer::keep_body(const char *data, size_t bytes) noexcept {
   }
 }
 
-/* Over HTTP/2 a longer body is read to its end too: its trailers can hold the verdict, as those of gRPC do. */
+/* Over HTTP/2 a longer body is read, too: its trailers can hold the verdict, as those of gRPC do. */
 size_t HttpTransfer::on_body(char *data, size_t size, size_t n, void *self) {
   auto *transfer = static_cast<HttpTransfer *>(self);
   size_t bytes = size * n;
-  transfer->keep_body(data, bytes);
+  if (transfer->encoding_.empty())
+    transfer->keep_body(data, bytes);
+  else if (transfer->body_.empty())
+    for (const std::string_view part :
+         {std::string_view("(a body in the encoding "), std::string_view(transfer->encoding_),
+          std::string_view(", which was not asked for)")})
+      transfer->keep_body(part.data(), part.size());
   transfer->body_bytes_ += bytes;
   const HttpPeer &peer = *transfer->peer_;
-  return !peer.http2 && transfer->body_bytes_ > std::max(max_body, peer.kept_body) ? 0 : bytes;
+  return transfer->body_bytes_ > std::max(peer.http2 ? max_http2_body : max_body, peer.kept_body) ? 0 : bytes;
 }
 
 /* Without the address: an error must not reveal to its readers how names resolve inside the network. */

@@ -63,7 +63,7 @@ public:
   bool is_http2() const;
   /* Its first bytes: at most HttpPeer::kept_body, or OB_ERROR_MAX of an error's if that is more. */
   std::string_view body() const { return body_; }
-  bool body_is_cut() const { return body_.size() < body_bytes_; }
+  bool body_is_cut() const { return encoding_.empty() && body_.size() < body_bytes_; }
   /* Empty if it is absent. Several lines of one field are joined to a list. */
   std::string header(const char *name) const;
   std::string trailer(const char *name) const;
@@ -109,6 +109,9 @@ private:
   void add_line(const std::string &line);
   std::string field(const char *name, unsigned origin) const;
   void note_keep_alive(std::string_view line);
+  void note_encoding(std::string_view value) noexcept;
+  bool ends_with_head();
+  void note_open_body(CURLcode code);
   bool misses_certificate();
   bool is_lost(CURLcode code) const;
 
@@ -118,6 +121,7 @@ private:
   std::unique_ptr<curl_slist, Cleanup> headers_;
   std::string_view sent_;
   std::string body_;
+  std::string encoding_;  // of a body that is compressed, though that was not asked for; short
   size_t header_bytes_ = 0;
   size_t body_bytes_ = 0;
   bool head_complete_ = false;  // the head of the final response has arrived completely

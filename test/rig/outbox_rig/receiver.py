@@ -71,6 +71,11 @@ class Huge:
     size: int = 1 << 30
 
 
+@dataclass
+class Open:
+    """Sends a complete head and the beginning of a body, and never its end."""
+
+
 OK = Status()
 EMPTY = Raw(b"")
 HANG = Hang()
@@ -93,7 +98,7 @@ def garbage() -> Raw:
     return Raw(b"\x00\xff no HTTP at all " + os.urandom(200) + b"\r\n\r\n")
 
 
-Mode = Status | Raw | Hang | Huge
+Mode = Status | Raw | Hang | Huge | Open
 
 
 class Receiver(Part):
@@ -288,6 +293,9 @@ class _Connection(asyncio.Protocol):
         if isinstance(mode, Raw):
             self.transport.write(mode.data)
             self.transport.close()
+        elif isinstance(mode, Open):
+            delivery.answered = 200
+            self.transport.write(b"HTTP/1.1 200 .\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nok\n\r\n")
         elif isinstance(mode, Huge):
             delivery.answered = 200
             self._pour(mode.size)

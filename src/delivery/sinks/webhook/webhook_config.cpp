@@ -92,6 +92,7 @@ std::shared_ptr<const WebhookConfig> parse_webhook(const Options &server, const 
   check_each(server, mapping);
 
   auto config = std::make_shared<WebhookConfig>();
+  config->head_suffices = true;
   set_url(server, mapping, *config);
   config->parse(server, mapping, config->target.origin());
   read_option(server, METHOD, parse_method, config->method);
