@@ -1,7 +1,7 @@
 /*
  * acknowledgement.cpp: a stream says that it is full, or that the server is short of something, with the same JSON as
- * that a message is too large. Only the latter is the event's fault; all else is over one day, so the event waits.
- * (The codes: errors.json of nats-server.)
+ * that a message is too large, or has a header that the stream does not accept. Only the latter two are the event's
+ * fault; all else is over one day, so the event waits. (The codes: errors.json of nats-server.)
  */
 #include "acknowledgement.h"
 
@@ -16,6 +16,12 @@ namespace {
 
 constexpr int message_exceeds_maximum = 10054, header_exceeds_maximum = 10097, store_failed = 10077,
               stream_not_match = 10060;
+
+/* Of a message's own headers: what it says of the stream's last message, a rollup, a batch, a time to live, a
+ * counter, a schedule. */
+constexpr int own_errors[] = {10070, 10071, 10111, 10164, 10165, 10166, 10168, 10169, 10170, 10171, 10174,
+                              10175, 10176, 10177, 10179, 10188, 10189, 10190, 10191, 10192, 10193, 10199,
+                              10200, 10201, 10203, 10205, 10206, 10207, 10208, 10212, 10223};
 
 struct Answer {
   bool is_json = false, has_error = false, is_duplicate = false;
@@ -93,6 +99,8 @@ Acknowledgement of_error(const Answer &answer) {
   const std::string said = stream + " refuses the message: " + shown(answer.description);
   if (is_too_large(answer))
     return {Outcome::Rejected, OB_REASON_TOO_LARGE, said + ": see max_msg_size of the stream"};
+  if (std::find(std::begin(own_errors), std::end(own_errors), answer.code) != std::end(own_errors))
+    return {Outcome::Rejected, OB_REASON_INVALID, said};
   if (answer.code == stream_not_match)
     return {Outcome::Deferred, OB_REASON_TOPIC,
             "is stored by another stream than the one of option stream: correct subject or stream"};

@@ -31,7 +31,7 @@ std::string quoted_subject(std::string_view error) {
 
 /* The start of every text about a subject: deferred events are found by it when their subject is stored again. */
 std::string Publisher::about_subject(const std::string &subject) const {
-  return "subject \"" + clean_text(subject) + "\" ";
+  return any_subject + clean_text(subject) + "\" ";
 }
 
 void Publisher::read() {
@@ -80,15 +80,8 @@ void Publisher::on_stored(const InFlight &message, std::string_view answer, bool
     handover_.acknowledged(message.serial, place_of(answer));
   if (stored_.size() == stored_.capacity())
     stored_.reserve(2 * stored_.size() + 16);
-  if (subjects_.any() && subjects_.stored(message.subject, received_at_)) {
-    reporter_->log(OB_LOG_INFO, until_memory([&] { return about_subject(message.subject) + "is stored again"; }));
-    reporter_->resumed(text_if_memory("subject \""));
-    until_memory([&] { report_degraded(); });
-    auto waiting = std::move(waiting_);
-    waiting_.clear();
-    for (auto &[subject, messages] : waiting)
-      end_waiting(std::move(messages), true);
-  }
+  if (subjects_.any() && subjects_.passed(message.subject, message.counted, received_at_))
+    reporter_->resumed(text_if_memory(any_subject));
   if (duplicate && message.is_new)
     on_foreign_duplicate(answer);
   stored_.push_back(message.serial);
@@ -108,23 +101,15 @@ void Publisher::on_foreign_duplicate(std::string_view answer) {
 /* May be called again if it throws std::bad_alloc. */
 void Publisher::on_refused(const InFlight &message, const std::string &why, ob_reason reason) {
   const std::string text = about_subject(message.subject) + why;
-  if (subjects_.refused(message.subject, text, message.tries, received_at_))
+  if (subjects_.refused(message.subject, text, reason, message.counted, received_at_))
     report_degraded();
-  defer(message.serial, message.subject, text, reason);
-  if (message.tries)
-    end_try(message.subject);
+  const auto delay = subjects_.wait(message.subject, received_at_, message.counted);
+  handover_.fail(message.serial, Outcome::Deferred, text, reason, delay.count());
 }
 
 void Publisher::on_rejected(const InFlight &message, const std::string &why, ob_reason reason) {
   handover_.refuse(message.serial, why, reason);
-  if (message.tries)
-    end_try(message.subject);
-}
-
-void Publisher::end_try(const std::string &subject) {
-  subjects_.forget_try(subject);
-  if (auto waiting = waiting_.extract(subject))
-    end_waiting(std::move(waiting.mapped()), false);
+  subjects_.ended(message.subject, message.counted);
 }
 
 void Publisher::on_permission_error(std::string_view error) {

@@ -34,7 +34,9 @@ void Publisher::run_once() {
       wait_until(look_at(), handover_.event(), nullptr);
     return;
   }
+  send_waiting();
   pump();
+  look_at_subjects();
   const bool any_taken = connection_->flush();
   const Time now = Clock::now();
   if (stall_detector_.on_flush(any_taken, connection_->unsent() > 0 ? connection_->queued() : 0, now))
@@ -67,7 +69,8 @@ void Publisher::lose(const Trouble &trouble) {
   in_flight_.clear();
   stored_.clear();
   waiting_.clear();
-  subjects_.forget_tries();
+  n_waiting_ = 0;
+  subjects_.forget_in_flight();
   connect_later();
   if (!handover_.lost(text, trouble.reason))
     report_down(text, trouble.reason);
@@ -78,6 +81,8 @@ Publisher::Time Publisher::look_at() const {
   Time at = connect_at();
   if (connection_) {
     at = std::min(subjects_.look_at(), alive_at_ + config_->connecting.ping_interval * (pinged_ ? 2 : 1));
+    for (const auto &[subject, waiting] : waiting_)
+      at = std::min(at, subjects_.ready_at(subject));
     if (!in_flight_.empty())
       at = std::min({at, stall_detector_.stalled_at(),
                      std::max(in_flight_.begin()->second.sent_at + StallDetector::stall_after,
@@ -88,8 +93,6 @@ Publisher::Time Publisher::look_at() const {
 
 void Publisher::check_time() {
   Time now = Clock::now();
-  if (subjects_.forget_unused(now))
-    report_degraded();
   const auto interval = config_->connecting.ping_interval;
   const bool stalled = stall_detector_.is_stalled(in_flight_.size(), now);
   const bool drains =
@@ -132,27 +135,30 @@ void Publisher::start(uint64_t serial, Message message) {
     publish(serial, message, false);
     return;
   }
-  Time now = Clock::now();
-  switch (subjects_.look_up(message.subject, now)) {
-  case RefusedSubjects::Answer::Send:
+  switch (subjects_.look_up(message.subject, Clock::now())) {
+  case RefusedTargets::Answer::Send:
     publish(serial, message, false);
     break;
-  case RefusedSubjects::Answer::Try:
+  case RefusedTargets::Answer::Try:
+  case RefusedTargets::Answer::Few:
     publish(serial, message, true);
     break;
-  case RefusedSubjects::Answer::Wait:
-    waiting_[message.subject].push_back({serial, std::move(message)});
-    break;
-  case RefusedSubjects::Answer::Refused:
-    defer(serial, message.subject, subjects_.why(message.subject), OB_REASON_TOPIC);
+  case RefusedTargets::Answer::Wait:
+    if (2 * n_waiting_ < config_->max_in_flight) { /* the rest is for other subjects */
+      waiting_[message.subject].push_back({serial, std::move(message)});
+      n_waiting_++;
+      break;
+    }
+    [[fallthrough]];
+  case RefusedTargets::Answer::Defer:
+    defer(serial, message.subject);
     break;
   }
 }
 
-void Publisher::publish(uint64_t serial, Message &message, bool tries) {
+void Publisher::publish(uint64_t serial, Message &message, bool counted) {
   if (message.data.size() > connection_->info().max_payload) {
-    if (tries) /* none waits for it yet */
-      subjects_.forget_try(message.subject);
+    subjects_.ended(message.subject, counted);
     handover_.fail(serial, Outcome::Rejected,
                    "message is too large: with its headers it has " + std::to_string(message.data.size()) +
                        " bytes, and max_payload of the server is " + std::to_string(connection_->info().max_payload),
@@ -166,31 +172,55 @@ void Publisher::publish(uint64_t serial, Message &message, bool tries) {
                    connection_->out());
   } catch (...) {
     in_flight_.erase(at);
-    if (tries)
-      subjects_.forget_try(message.subject);
+    subjects_.ended(message.subject, counted);
     throw;
   }
   stall_detector_.on_submit(in_flight_.size() - 1, now);
   last_number_++;
   handover_.forget_bytes(serial);
-  at->second = {serial, std::move(message.subject), now, tries, message.first_tried_after_us > connected_at_us_};
+  at->second = {serial, std::move(message.subject), now, counted, message.first_tried_after_us > connected_at_us_};
 }
 
-void Publisher::defer(uint64_t serial, const std::string &subject, const std::string &why, ob_reason reason) {
-  auto delay = subjects_.wait(subject, Clock::now());
-  handover_.fail(serial, Outcome::Deferred, why, reason, delay.count());
+void Publisher::defer(uint64_t serial, const std::string &subject) {
+  const auto delay = subjects_.wait(subject, Clock::now());
+  handover_.fail(serial, Outcome::Deferred, subjects_.why(subject), subjects_.reason(subject), delay.count());
 }
 
-/* The answer about their subject is there. */
-void Publisher::end_waiting(std::deque<Waiting> waiting, bool stored) {
-  for (Waiting &each : waiting) {
-    handover_.send_or_return(each.serial, [&] {
-      if (stored)
-        publish(each.serial, each.message, false);
-      else
-        defer(each.serial, each.message.subject, subjects_.why(each.message.subject), OB_REASON_TOPIC);
-    });
+/* Those whose subject may be tried, or is not tried soon enough. */
+void Publisher::send_waiting() {
+  const Time now = Clock::now();
+  for (auto at = waiting_.begin(); at != waiting_.end();) {
+    auto &[subject, messages] = *at;
+    while (!messages.empty() && connection_->unsent() < most_unsent) {
+      const RefusedTargets::Answer answer = subjects_.look_up(subject, now);
+      if (answer == RefusedTargets::Answer::Wait)
+        break;
+      Waiting first = std::move(messages.front());
+      messages.pop_front();
+      n_waiting_--;
+      handover_.send_or_return(first.serial, [&] {
+        if (answer == RefusedTargets::Answer::Defer)
+          defer(first.serial, subject);
+        else
+          publish(first.serial, first.message, answer != RefusedTargets::Answer::Send);
+      });
+    }
+    at = messages.empty() ? waiting_.erase(at) : std::next(at);
   }
+}
+
+/* Called after send_waiting(): a subject with no message in flight has none here. */
+void Publisher::look_at_subjects() {
+  const RefusedTargets::News news = subjects_.look(Clock::now());
+  for (const std::string &subject : news.healthy)
+    reporter_->log(OB_LOG_INFO, about_subject(subject) + "is stored again");
+  if (news.all_wanted)
+    reporter_->resumed(any_subject);
+  else
+    for (const std::string &subject : news.wanted)
+      reporter_->resumed(about_subject(subject));
+  if (!news.healthy.empty() || news.forgotten)
+    report_degraded();
 }
 
 }  // namespace outbox::nats

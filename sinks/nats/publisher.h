@@ -14,11 +14,11 @@
 #include <vector>
 
 #include "connection.h"
+#include "delivery/engine/refused_targets.h"
 #include "delivery/engine/stall_detector.h"
 #include "delivery/net/peer_thread.h"
 #include "handover.h"
 #include "nats_config.h"
-#include "refused_subjects.h"
 
 namespace outbox::nats {
 
@@ -30,13 +30,16 @@ public:
   Handover &handover() { return handover_; }
 
 private:
+  /* The start of every text about a subject. */
+  static constexpr const char *any_subject = "subject \"";
+
   /* A message that has been published, and not acknowledged. */
   struct InFlight {
     uint64_t serial;
     std::string subject;
     Time sent_at;
-    bool tries;  /* the subject, which was refused before */
-    bool is_new; /* no connection before this one can have sent it */
+    bool counted; /* RefusedTargets counts it: its subject was refused before */
+    bool is_new;  /* no connection before this one can have sent it */
   };
   struct Waiting {
     uint64_t serial;
@@ -52,10 +55,10 @@ private:
   // ---- messages out ----
   void pump();
   void start(uint64_t serial, Message message);
-  void publish(uint64_t serial, Message &message, bool tries);
-  void defer(uint64_t serial, const std::string &subject, const std::string &why, ob_reason reason);
-  void end_waiting(std::deque<Waiting> waiting, bool stored);
-  void end_try(const std::string &subject);
+  void publish(uint64_t serial, Message &message, bool counted);
+  void defer(uint64_t serial, const std::string &subject);
+  void send_waiting();
+  void look_at_subjects();
   // ---- answers ----
   void read();
   void on_operation(const Operation &operation);
@@ -83,8 +86,9 @@ private:
   std::map<uint64_t, InFlight> in_flight_; /* by number, so the oldest comes first */
   uint64_t last_number_ = 0;
   std::vector<uint64_t> stored_; /* serials, reported together */
-  RefusedSubjects subjects_;
-  std::map<std::string, std::deque<Waiting>, std::less<>> waiting_; /* by subject */
+  RefusedTargets subjects_;
+  std::map<std::string, std::deque<Waiting>, std::less<>> waiting_; /* by subject; none is empty */
+  size_t n_waiting_ = 0;
   std::string degraded_;
   StallDetector stall_detector_;
 };

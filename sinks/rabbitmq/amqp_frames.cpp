@@ -144,7 +144,7 @@ size_t FrameReader::whole_frame() const {
     refuse("a frame has no type");
   if (rest.size() < head)
     return 0;
-  if (number(1, 2) > asking)
+  if (number(1, 2) > last_channel)
     refuse("a frame is of a channel that is not open");
   const auto most = static_cast<size_t>(amqp_get_frame_max(decoder_.get()));
   const size_t size = number(3, 4) + frame_overhead;

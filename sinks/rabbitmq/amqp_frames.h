@@ -20,7 +20,9 @@ inline std::string_view view(const amqp_bytes_t &bytes) {
   return {static_cast<const char *>(bytes.bytes), bytes.len};
 }
 
-constexpr amqp_channel_t publishing = 1, asking = 2; /* the channels of a sink, besides 0 */
+/* The channels of a sink, besides 0. A broker closes the channel on which it refuses a message, with all messages in
+ * flight there: so a message to a target that was refused before is tried on a channel of its own. */
+constexpr amqp_channel_t publishing = 1, asking = 2, trying = 3, last_channel = trying;
 
 /* The bytes of a frame that are not its payload. */
 constexpr size_t frame_overhead = 8;

@@ -19,16 +19,6 @@ std::string said(const amqp_bytes_t &text) {
 
 }  // namespace
 
-/* The start of every text about an exchange: deferred events are found by it when the exchange is there. */
-std::string Publisher::about_exchange(const std::string &exchange) const {
-  return "exchange " + in_quotes(exchange) + " ";
-}
-
-std::string Publisher::missing_text(const std::string &exchange) const {
-  return about_exchange(exchange) + "does not exist in vhost " + in_quotes(config_->connecting.vhost) +
-         ": declare it, or correct option exchange";
-}
-
 void Publisher::read() {
   for (int n = 0; n < PeerConnection::reads_in_turn && connection_->receive(); n++) {
     received_at_ = Clock::now();
@@ -44,7 +34,7 @@ void Publisher::read() {
 }
 
 void Publisher::on_frame(const amqp_frame_t &frame) {
-  if (frame.frame_type == AMQP_FRAME_HEADER && frame.channel == publishing)
+  if (frame.frame_type == AMQP_FRAME_HEADER && (frame.channel == publishing || frame.channel == trying))
     on_returned_properties(frame);
   if (frame.frame_type != AMQP_FRAME_METHOD)
     return;
@@ -52,6 +42,8 @@ void Publisher::on_frame(const amqp_frame_t &frame) {
     on_connection(frame);
   else if (frame.channel == publishing)
     on_publishing(frame);
+  else if (frame.channel == trying)
+    on_trying(frame);
   else if (frame.channel == asking)
     on_asking(frame);
 }
@@ -71,7 +63,14 @@ void Publisher::on_connection(const amqp_frame_t &frame) {
   }
 }
 
-// ---- the publishing channel ----
+// ---- the publishing channels ----
+
+/* How the message could not be routed. */
+static std::string text_of(const amqp_basic_return_t &returned) {
+  return std::to_string(returned.reply_code) + " " + said(returned.reply_text) + ": no queue is bound to exchange " +
+         in_quotes(view(returned.exchange)) + " for routing key " + in_quotes(view(returned.routing_key)) +
+         ": bind a queue, or correct the options exchange and routing_key";
+}
 
 void Publisher::on_publishing(const amqp_frame_t &frame) {
   if (auto *ack = as<amqp_basic_ack_t>(frame))
@@ -79,9 +78,24 @@ void Publisher::on_publishing(const amqp_frame_t &frame) {
   else if (auto *nack = as<amqp_basic_nack_t>(frame))
     on_confirm(nack->delivery_tag, nack->multiple, false);
   else if (auto *returned = as<amqp_basic_return_t>(frame))
-    on_return(*returned);
+    returned_[publishing] = text_of(*returned);
   else if (auto *close = as<amqp_channel_close_t>(frame))
     on_channel_closed(*close);
+}
+
+void Publisher::on_trying(const amqp_frame_t &frame) {
+  auto *ack = as<amqp_basic_ack_t>(frame);
+  auto *nack = as<amqp_basic_nack_t>(frame);
+  if (auto *returned = as<amqp_basic_return_t>(frame)) {
+    returned_[trying] = text_of(*returned);
+  } else if (auto *close = as<amqp_channel_close_t>(frame)) {
+    on_trying_closed(*close);
+  } else if (tried_ &&
+             ((ack && ack->delivery_tag == last_try_tag_) || (nack && nack->delivery_tag == last_try_tag_))) {
+    until_memory([&] { end_confirmed(*tried_, ack != nullptr); });
+    careful_left_ -= careful_left_ > 0;
+    tried_.reset();
+  }
 }
 
 void Publisher::on_confirm(uint64_t tag, bool multiple, bool stored) {
@@ -96,6 +110,8 @@ void Publisher::on_confirm(uint64_t tag, bool multiple, bool stored) {
 
 /* May be called again if it throws std::bad_alloc. */
 void Publisher::end_confirmed(const Unconfirmed &message, bool stored) {
+  if (stored)
+    on_target_passed(message);
   if (stored && message.returned.empty()) {
     if (handover_.keeps_acknowledgements())
       handover_.acknowledged(message.serial, text_if_memory("confirmed by ", connection_->peer()));
@@ -107,71 +123,97 @@ void Publisher::end_confirmed(const Unconfirmed &message, bool stored) {
     handover_.fail(message.serial, Outcome::Refused, message.returned, OB_REASON_TOPIC);
     return;
   }
-  handover_.fail(message.serial, Outcome::RetryBlameSink,
-                 "the broker has refused the message (basic.nack): a queue behind exchange " +
-                     in_quotes(message.exchange) + ", routing key " + in_quotes(message.routing_key) +
-                     ", is full (x-max-length with reject-publish), or could not store it",
-                 OB_REASON_BROKER);
-}
-
-void Publisher::on_return(const amqp_basic_return_t &returned) {
-  returned_ = std::to_string(returned.reply_code) + " " + said(returned.reply_text) +
-              ": no queue is bound to exchange " + in_quotes(view(returned.exchange)) + " for routing key " +
-              in_quotes(view(returned.routing_key)) +
-              ": bind a queue, or correct the options exchange and routing_key";
+  on_target_refused(message,
+                    "is refused (basic.nack): a queue behind it is full (x-max-length with reject-publish), or could "
+                    "not store the message",
+                    OB_REASON_BROKER);
 }
 
 /* RabbitMQ returns messages in the order in which they were published, before their confirms: it is one of the
  * first. */
 void Publisher::on_returned_properties(const amqp_frame_t &frame) {
   const std::optional<std::string_view> id = returned_id(frame);
-  if (!id || returned_.empty())
+  std::string &returned = returned_[frame.channel];
+  auto is_it = [&](const Unconfirmed &message) {
+    return message.returned.empty() && *id == std::string_view(message.id.data(), message.id.size());
+  };
+  if (!id || returned.empty())
     return;
-  for (auto &[tag, message] : unconfirmed_)
-    if (message.returned.empty() && *id == std::string_view(message.id.data(), message.id.size())) {
-      message.returned = std::move(returned_);
-      break;
-    }
-  returned_.clear();
+  if (frame.channel == trying) {
+    if (tried_ && is_it(*tried_))
+      tried_->returned = std::move(returned);
+  } else if (auto at = std::find_if(unconfirmed_.begin(), unconfirmed_.end(),
+                                    [&](const auto &each) { return is_it(each.second); });
+             at != unconfirmed_.end()) {
+    at->second.returned = std::move(returned);
+  }
+  returned.clear();
 }
 
-/* Why a channel was closed on which this message was alone. */
-static std::pair<Outcome, ob_reason> blame(uint16_t code) {
-  switch (code) {
-  case AMQP_ACCESS_REFUSED:
-    return {Outcome::Refused, OB_REASON_AUTH};
-  case AMQP_PRECONDITION_FAILED: /* larger than max_message_size */
-    return {Outcome::Rejected, OB_REASON_INVALID};
-  default:
-    return {Outcome::RetryBlameSink, OB_REASON_BROKER};
+/* The broker has closed a channel on which this message was alone. May be called again if it throws
+ * std::bad_alloc. */
+void Publisher::end_refused(const Unconfirmed &message, uint16_t code, const std::string &text) {
+  if (code == AMQP_ACCESS_REFUSED) {
+    on_target_refused(
+        message, "may not be written by " + config_->connecting.who() + ": " + text + ": correct its permissions",
+        OB_REASON_AUTH);
+    return;
   }
+  std::string why = text_if_memory("the broker refuses the message: ", text);
+  if (code == AMQP_PRECONDITION_FAILED) /* larger than max_message_size */
+    handover_.refuse(message.serial, std::move(why), OB_REASON_INVALID);
+  else
+    handover_.fail(message.serial, Outcome::RetryBlameSink, std::move(why), OB_REASON_BROKER);
+  if (message.counted)
+    targets_.ended(target_of(message.exchange, message.routing_key), true);
 }
 
 void Publisher::on_channel_closed(const amqp_channel_close_t &close) {
   std::string text = std::to_string(close.reply_code) + " " + said(close.reply_text);
   reporter_->log(OB_LOG_WARNING, "the broker has closed the channel: " + text);
   connection_->close_channel_ok(publishing);
-  connection_->open_publishing();
-  bool missing = close.reply_code == AMQP_NOT_FOUND;
+  connection_->open_publishing(publishing);
+  const bool missing = close.reply_code == AMQP_NOT_FOUND;
   if (missing)
-    exchanges_.forget_answers();
+    there_.clear();
   else if (unconfirmed_.size() > 1)
     careful_left_ = unconfirmed_.size();
-  bool to_blame = !missing && unconfirmed_.size() == 1;
+  const bool to_blame = !missing && unconfirmed_.size() == 1;
   careful_left_ -= to_blame && careful_left_ > 0;
-  auto [outcome, reason] = to_blame ? blame(close.reply_code) : std::pair(Outcome::Returned, OB_REASON_NONE);
-  for (const auto &[tag, message] : unconfirmed_) {
-    std::string why = text_if_memory(to_blame ? "the broker refuses the message: "
-                                              : "the broker has closed the channel while it was in flight: ",
-                                     text);
-    if (outcome == Outcome::Rejected)
-      handover_.refuse(message.serial, std::move(why), reason);
-    else
-      handover_.fail(message.serial, outcome, std::move(why), reason);
-  }
+  for (const auto &[tag, message] : unconfirmed_)
+    until_memory([&, &message = message] {
+      if (to_blame) {
+        end_refused(message, close.reply_code, text);
+        return;
+      }
+      if (message.counted)
+        targets_.ended(target_of(message.exchange, message.routing_key), true);
+      handover_.fail(message.serial, Outcome::Returned,
+                     text_if_memory("the broker has closed the channel while it was in flight: ", text));
+    });
   unconfirmed_.clear();
   last_tag_ = 0;
-  returned_.clear();
+  returned_[publishing].clear();
+}
+
+/* It disturbs no message of another target. */
+void Publisher::on_trying_closed(const amqp_channel_close_t &close) {
+  const std::string text = std::to_string(close.reply_code) + " " + said(close.reply_text);
+  connection_->close_channel_ok(trying);
+  connection_->open_publishing(trying);
+  if (tried_)
+    until_memory([&] {
+      if (close.reply_code != AMQP_NOT_FOUND) {
+        end_refused(*tried_, close.reply_code, text);
+        return;
+      }
+      there_.erase(tried_->exchange);
+      targets_.ended(target_of(tried_->exchange, tried_->routing_key), true);
+      handover_.fail(tried_->serial, Outcome::Returned, text_if_memory(text));
+    });
+  tried_.reset();
+  last_try_tag_ = 0;
+  returned_[trying].clear();
 }
 
 // ---- the channel for questions ----
@@ -188,31 +230,6 @@ void Publisher::on_asking(const amqp_frame_t &frame) {
     if (asking_)
       on_asked(there);
   }
-}
-
-void Publisher::on_asked(bool there) {
-  const std::string exchange = std::move(asked_);
-  asking_ = false;
-  stall_detector_.on_acknowledgement(received_at_);
-  if (there ? exchanges_.found(exchange) : exchanges_.missing(exchange, Clock::now())) {
-    if (there) {
-      reporter_->log(OB_LOG_INFO, about_exchange(exchange) + "is there");
-      reporter_->resumed(about_exchange(exchange));
-    } else {
-      reporter_->log(OB_LOG_WARNING, missing_text(exchange) + "; its events wait");
-    }
-    report_degraded();
-  }
-  end_waiting(exchange, there);
-  ask_next();
-}
-
-void Publisher::report_degraded() {
-  std::string problem = exchanges_.summary([this](const std::string &exchange) { return missing_text(exchange); });
-  if (problem == degraded_)
-    return;
-  degraded_ = problem;
-  reporter_->degraded(std::move(problem));
 }
 
 }  // namespace outbox::rabbitmq

@@ -172,7 +172,8 @@ void Connection::log_in(const Patience &patience) {
   if (tune->frame_max != 0)
     frame_max_ = std::min<size_t>(frame_max_, tune->frame_max);
   heartbeat_ = options_.heartbeat;
-  amqp_connection_tune_ok_t ok{asking, static_cast<uint32_t>(frame_max_), static_cast<uint16_t>(heartbeat_.count())};
+  amqp_connection_tune_ok_t ok{last_channel, static_cast<uint32_t>(frame_max_),
+                               static_cast<uint16_t>(heartbeat_.count())};
   reader_.set_frame_max(static_cast<uint32_t>(frame_max_));
   send(0, AMQP_CONNECTION_TUNE_OK_METHOD, &ok);
 }
@@ -195,11 +196,11 @@ void Connection::open_vhost(const Patience &patience) {
   open_ = true;
 }
 
-void Connection::open_publishing() {
-  amqp_channel_open_t channel{};
+void Connection::open_publishing(amqp_channel_t channel) {
+  amqp_channel_open_t open{};
   amqp_confirm_select_t confirm{0};
-  send(publishing, AMQP_CHANNEL_OPEN_METHOD, &channel);
-  send(publishing, AMQP_CONFIRM_SELECT_METHOD, &confirm);
+  send(channel, AMQP_CHANNEL_OPEN_METHOD, &open);
+  send(channel, AMQP_CONFIRM_SELECT_METHOD, &confirm);
 }
 
 void Connection::open_asking() {
@@ -227,9 +228,11 @@ template <class Method> void Connection::wait_opened(amqp_channel_t channel, con
 /* One after the other: in the broker each channel is a process of its own, so the answers of two of them come in any
  * order, and wait_method() skips those of the other one. */
 void Connection::open_channels(const Patience &patience) {
-  open_publishing();
-  wait_opened<amqp_channel_open_ok_t>(publishing, patience);
-  wait_opened<amqp_confirm_select_ok_t>(publishing, patience);
+  for (amqp_channel_t channel : {publishing, trying}) {
+    open_publishing(channel);
+    wait_opened<amqp_channel_open_ok_t>(channel, patience);
+    wait_opened<amqp_confirm_select_ok_t>(channel, patience);
+  }
   open_asking();
   wait_opened<amqp_channel_open_ok_t>(asking, patience);
 }

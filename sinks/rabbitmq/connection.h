@@ -1,5 +1,5 @@
 /*
- * connection.h: a connection that is logged in, with a channel for publishing with confirms and one for questions.
+ * connection.h: a connection that is logged in, with two channels for publishing with confirms and one for questions.
  * Frames go into out(), next() gives those of the broker. Belongs to one thread.
  */
 #pragma once
@@ -45,7 +45,7 @@ public:
   amqp_frame_t wait_method(amqp_channel_t channel, const Patience &patience, const char *step);
 
   /* Appends what opens the channel. */
-  void open_publishing();
+  void open_publishing(amqp_channel_t channel);
   void open_asking();
   void close_channel_ok(amqp_channel_t channel);
 

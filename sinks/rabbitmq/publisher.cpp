@@ -1,5 +1,6 @@
 /*
- * publisher.cpp: connecting, and a message's way to the broker. answers.cpp has the way back.
+ * publisher.cpp: connecting, and a message's way to the broker. answers.cpp has the way back, refusals.cpp what is
+ * refused for a time.
  *
  * Many messages are encoded into one buffer and sent together, so the socket is used a few times per thousand
  * messages. No more than `most_unsent` bytes are encoded ahead of a broker that does not read.
@@ -18,9 +19,17 @@ using std::chrono::seconds;
 
 static constexpr size_t most_unsent = 262'144;
 
+/* A message to an exchange that was refused may have reached some of its queues: so the first try after a success is
+ * not as early as with a single stream. */
+static RefusedTargets::Limits target_limits() {
+  RefusedTargets::Limits limits;
+  limits.shortest = milliseconds(100);
+  return limits;
+}
+
 Publisher::Publisher(std::shared_ptr<const RabbitConfig> config, std::shared_ptr<Reporter> reporter)
     : PeerThread(config->connecting, std::move(reporter)), config_(std::move(config)),
-      handover_(reporter_, config_->max_in_flight) {
+      handover_(reporter_, config_->max_in_flight), targets_(target_limits()) {
   launch();
 }
 
@@ -37,6 +46,7 @@ void Publisher::run_once() {
     return;
   }
   pump();
+  look_at_targets();
   const bool any_taken = connection_->flush();
   const Time now = Clock::now();
   if (any_taken)
@@ -66,10 +76,14 @@ void Publisher::lose(const Trouble &trouble) {
   confirmed_.clear();
   returned_.clear();
   blocked_.clear();
+  tried_.reset();
+  last_try_tag_ = 0;
   waiting_.clear();
   to_ask_.clear();
   asking_ = false;
-  exchanges_.forget_answers();
+  there_.clear();
+  exchanges_.forget_in_flight();
+  targets_.forget_in_flight();
   connect_later();
   if (!handover_.lost(text, trouble.reason))
     report_down(text, trouble.reason);
@@ -84,8 +98,9 @@ Publisher::Time Publisher::heartbeat_at() const {
 Publisher::Time Publisher::look_at() const {
   Time at = connect_at();
   if (connection_) {
-    at = std::min({exchanges_.look_at(), heartbeat_at(), received_at_ + 2 * connection_->heartbeat()});
-    if ((!unconfirmed_.empty() || asking_) && blocked_.empty())
+    at = std::min(
+        {exchanges_.look_at(), targets_.look_at(), heartbeat_at(), received_at_ + 2 * connection_->heartbeat()});
+    if (in_flight() > 0 && blocked_.empty())
       at = std::min(at, stall_detector_.stalled_at());
   }
   return at;
@@ -93,8 +108,6 @@ Publisher::Time Publisher::look_at() const {
 
 void Publisher::check_time() {
   Time now = Clock::now();
-  if (exchanges_.forget_unused(now))
-    report_degraded();
   if (now - received_at_ >= 2 * connection_->heartbeat())
     throw Trouble("connect", OB_REASON_TIMEOUT,
                   "the broker " + connection_->peer() + " has sent nothing for " +
@@ -103,13 +116,12 @@ void Publisher::check_time() {
     append_heartbeat(connection_->out());
     sent_at_ = now;
   }
-  size_t in_flight = unconfirmed_.size() + (asking_ ? 1 : 0);
-  if (blocked_.empty() && stall_detector_.is_stalled(in_flight, now) &&
+  if (blocked_.empty() && stall_detector_.is_stalled(in_flight(), now) &&
       !stall_detector_.drains(connection_->queued(), now))
     throw Trouble("connect", OB_REASON_TIMEOUT,
                   "the broker " + connection_->peer() + " has confirmed nothing for " +
-                      std::to_string(StallDetector::stall_after.count()) + " s, and " + std::to_string(in_flight) +
-                      (in_flight == 1 ? " message waits for it" : " messages wait for it"));
+                      std::to_string(StallDetector::stall_after.count()) + " s, and " + std::to_string(in_flight()) +
+                      (in_flight() == 1 ? " message waits for it" : " messages wait for it"));
 }
 
 // ---- messages out ----
@@ -133,84 +145,72 @@ void Publisher::pump() {
 
 /* If it throws, the message was not published and waits nowhere. */
 void Publisher::start(uint64_t serial, Message message) {
-  if (message.exchange.empty()) { /* the default exchange is always there */
-    publish(serial, message);
-    return;
-  }
   const std::string exchange = message.exchange;
-  switch (exchanges_.look_up(exchange, Clock::now())) {
-  case Exchanges::Answer::There:
-    publish(serial, message);
-    break;
-  case Exchanges::Answer::Missing:
-    defer(serial, message);
-    break;
-  case Exchanges::Answer::Ask:
-    until_memory([&] { to_ask_.push_back(exchange); });
-    until_memory([&] { ask_next(); });
-    [[fallthrough]];
-  case Exchanges::Answer::Wait:
+  if (exchange.empty() || there_.contains(exchange)) { /* the default exchange is always there */
+    start_at_target(serial, message);
+  } else if (exchanges_.look_up(exchange, Clock::now()) == RefusedTargets::Answer::Defer) {
+    defer_missing(serial, exchange);
+  } else {
+    if (!waiting_.contains(exchange)) {
+      until_memory([&] { to_ask_.push_back(exchange); });
+      until_memory([&] { ask_next(); });
+    }
     waiting_[exchange].push_back({serial, std::move(message)});
-    break;
   }
 }
 
-void Publisher::publish(uint64_t serial, Message &message) {
+void Publisher::start_at_target(uint64_t serial, Message &message) {
+  using Answer = RefusedTargets::Answer;
+  if (!targets_.any()) {
+    publish(serial, message, Answer::Send);
+    return;
+  }
+  const std::string target = target_of(message.exchange, message.routing_key);
+  const Answer answer = targets_.look_up(target, Clock::now());
+  const bool is_busy = answer == Answer::Try && tried_; /* only of one message it is known that it is to blame */
+  if (is_busy)
+    targets_.ended(target, true);
+  if (is_busy || answer == Answer::Wait || answer == Answer::Defer) {
+    const auto delay = targets_.wait(target, Clock::now());
+    handover_.fail(serial, Outcome::Deferred, targets_.why(target), targets_.reason(target), delay.count());
+    return;
+  }
+  try {
+    publish(serial, message, answer);
+  } catch (...) {
+    targets_.ended(target, answer != Answer::Send);
+    throw;
+  }
+}
+
+void Publisher::publish(uint64_t serial, Message &message, RefusedTargets::Answer how) {
+  const bool counted = how != RefusedTargets::Answer::Send, tries = how == RefusedTargets::Answer::Try;
   if (size_t size = message.properties.size() + properties_overhead + frame_overhead;
       size > connection_->frame_max()) {
+    if (counted)
+      targets_.ended(target_of(message.exchange, message.routing_key), counted);
     handover_.fail(serial, Outcome::Rejected,
                    "headers are too large: with the other properties they have " + std::to_string(size) +
                        " bytes, and frame_max of the broker is " + std::to_string(connection_->frame_max()),
                    OB_REASON_TOO_LARGE);
     return;
   }
-  auto [at, added] = unconfirmed_.try_emplace(last_tag_ + 1);
+  const size_t before = in_flight();
+  Unconfirmed &entry = tries ? tried_.emplace() : unconfirmed_.try_emplace(last_tag_ + 1).first->second;
   try {
-    append_publish(publishing, message.exchange, message.routing_key, message.properties, message.body,
-                   connection_->frame_max(), connection_->out());
+    append_publish(tries ? trying : publishing, message.exchange, message.routing_key, message.properties,
+                   message.body, connection_->frame_max(), connection_->out());
   } catch (...) {
-    unconfirmed_.erase(at);
+    if (tries)
+      tried_.reset();
+    else
+      unconfirmed_.erase(last_tag_ + 1);
     throw;
   }
-  stall_detector_.on_submit(unconfirmed_.size() - 1 + (asking_ ? 1 : 0), Clock::now());
-  last_tag_++;
+  stall_detector_.on_submit(before, Clock::now());
+  ++(tries ? last_try_tag_ : last_tag_);
   handover_.forget_bytes(serial);
-  at->second = {serial, message.id, std::move(message.exchange), std::move(message.routing_key), {}};
-}
-
-/* May be called again if it throws std::bad_alloc. */
-void Publisher::ask_next() {
-  if (asking_ || to_ask_.empty())
-    return;
-  amqp_exchange_declare_t declare{};
-  declare.exchange = as_bytes(to_ask_.front());
-  declare.type = amqp_cstring_bytes("direct"); /* a passive declaration does not compare it */
-  declare.passive = 1;
-  connection_->send(asking, AMQP_EXCHANGE_DECLARE_METHOD, &declare);
-  stall_detector_.on_submit(unconfirmed_.size(), Clock::now());
-  asking_ = true;
-  asked_ = std::move(to_ask_.front());
-  to_ask_.pop_front();
-}
-
-void Publisher::defer(uint64_t serial, const Message &message) {
-  auto delay = exchanges_.wait(message.exchange, Clock::now());
-  handover_.fail(serial, Outcome::Deferred, missing_text(message.exchange), OB_REASON_TOPIC, delay.count());
-}
-
-/* The answer about the exchange is there: its messages go on. */
-void Publisher::end_waiting(const std::string &exchange, bool there) {
-  auto waiting = waiting_.extract(exchange);
-  if (waiting.empty())
-    return;
-  for (Waiting &each : waiting.mapped()) {
-    handover_.send_or_return(each.serial, [&] {
-      if (there)
-        publish(each.serial, each.message);
-      else
-        defer(each.serial, each.message);
-    });
-  }
+  entry = {serial, message.id, std::move(message.exchange), std::move(message.routing_key), counted, {}};
 }
 
 }  // namespace outbox::rabbitmq

@@ -10,13 +10,15 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "connection.h"
+#include "delivery/engine/refused_targets.h"
 #include "delivery/engine/stall_detector.h"
 #include "delivery/net/peer_thread.h"
-#include "exchanges.h"
 #include "handover.h"
 #include "rabbitmq_config.h"
 
@@ -35,8 +37,11 @@ private:
     uint64_t serial;
     std::array<char, 36> id;
     std::string exchange, routing_key;
+    bool counted;         /* RefusedTargets counts it: its target was refused before */
     std::string returned; /* why it could not be routed: overrides the confirm */
   };
+  /* The name of a target in targets_. */
+  static std::string target_of(const std::string &exchange, const std::string &routing_key);
   struct Waiting {
     uint64_t serial;
     Message message;
@@ -49,28 +54,35 @@ private:
   Time heartbeat_at() const;
   Time look_at() const;
   void check_time();
+  size_t in_flight() const { return unconfirmed_.size() + (tried_ ? 1 : 0) + (asking_ ? 1 : 0); }
   // ---- messages out ----
   void pump();
   void start(uint64_t serial, Message message);
-  void publish(uint64_t serial, Message &message);
+  void start_at_target(uint64_t serial, Message &message);
+  void publish(uint64_t serial, Message &message, RefusedTargets::Answer how);
+  // ---- exchanges and routing keys that are refused ----
   void ask_next();
-  void defer(uint64_t serial, const Message &message);
+  void on_asked(bool there);
   void end_waiting(const std::string &exchange, bool there);
+  std::string missing_text(const std::string &exchange) const;
+  void defer_missing(uint64_t serial, const std::string &exchange);
+  void on_target_refused(const Unconfirmed &message, const std::string &why, ob_reason reason);
+  void on_target_passed(const Unconfirmed &message);
+  void look_at_targets();
+  void report_degraded();
   // ---- frames in ----
   void read();
   void on_frame(const amqp_frame_t &frame);
   void on_connection(const amqp_frame_t &frame);
   void on_publishing(const amqp_frame_t &frame);
+  void on_trying(const amqp_frame_t &frame);
   void on_asking(const amqp_frame_t &frame);
   void on_confirm(uint64_t tag, bool multiple, bool stored);
   void end_confirmed(const Unconfirmed &message, bool stored);
-  void on_return(const amqp_basic_return_t &returned);
   void on_returned_properties(const amqp_frame_t &frame);
   void on_channel_closed(const amqp_channel_close_t &close);
-  void on_asked(bool there);
-  std::string about_exchange(const std::string &exchange) const;
-  std::string missing_text(const std::string &exchange) const;
-  void report_degraded();
+  void on_trying_closed(const amqp_channel_close_t &close);
+  void end_refused(const Unconfirmed &message, uint16_t code, const std::string &text);
 
   const std::shared_ptr<const RabbitConfig> config_;
   Handover handover_;
@@ -81,15 +93,21 @@ private:
   std::string blocked_;                         /* why the broker has blocked publishing; empty = it has not */
   std::map<uint64_t, Unconfirmed> unconfirmed_; /* by delivery tag */
   uint64_t last_tag_ = 0;
-  std::vector<uint64_t> confirmed_; /* serials, reported together */
-  std::string returned_;            /* of a basic.return whose properties follow */
+  std::vector<uint64_t> confirmed_;  /* serials, reported together */
+  std::optional<Unconfirmed> tried_; /* the message on the channel `trying` */
+  uint64_t last_try_tag_ = 0;
+  std::map<amqp_channel_t, std::string> returned_; /* of a basic.return whose properties follow */
   /* The broker has closed the channel: so many messages are sent one at a time, so that the one to blame is found. */
   size_t careful_left_ = 0;
-  Exchanges exchanges_;
+  /* A broker closes the channel when a message names an exchange that does not exist, so each is asked for before it
+   * is used first, on a channel of its own. */
+  std::set<std::string, std::less<>> there_; /* exchanges that exist */
+  RefusedTargets exchanges_;                 /* those that do not */
+  RefusedTargets targets_;                   /* exchanges and routing keys that are full or forbidden */
   std::deque<std::string> to_ask_;
   std::string asked_; /* the exchange that the broker was asked for last */
   bool asking_ = false;
-  std::map<std::string, std::deque<Waiting>, std::less<>> waiting_; /* by exchange */
+  std::map<std::string, std::deque<Waiting>, std::less<>> waiting_; /* for an answer, by exchange */
   std::string degraded_;
   StallDetector stall_detector_;
 };

@@ -90,6 +90,10 @@ void check_user_mapping(const Options &mapping) {
   ConnectOptions::check_mapping(mapping);
 }
 
+std::string Connecting::who() const {
+  return external() ? "the client's certificate" : "user \"" + user + "\"";
+}
+
 Connecting parse_connecting(const Options &server, const Options *mapping) {
   Connecting made{ConnectOptions::parse(broker, server, mapping)};
   if (const std::string *vhost = find_option(server, VHOST))

@@ -20,6 +20,8 @@ struct Connecting : ConnectOptions {
 
   /* Authenticate by the client's certificate: there is one, and no user. */
   bool external() const { return user.empty(); }
+  /* user "app", or the client's certificate */
+  std::string who() const;
 };
 
 const std::vector<OptionSpec> &rabbitmq_options();

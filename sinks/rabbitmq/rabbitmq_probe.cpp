@@ -62,9 +62,7 @@ private:
                     config_.connecting.verify ? "" : "Leave out enable_ssl_certificate_verification.");
     }
     connection_->log_in(patience_);
-    probe_.passed("login", connection_->product() + " accepts " +
-                               (config_.connecting.external() ? "the client's certificate"
-                                                              : "user \"" + config_.connecting.user + "\""));
+    probe_.passed("login", connection_->product() + " accepts " + config_.connecting.who());
     connection_->open_vhost(patience_);
     connection_->open_channels(patience_);
     probe_.passed("vhost", "\"" + config_.connecting.vhost + "\" is open");

@@ -20,6 +20,7 @@ class StrangeServer:
     def __init__(self, on_message=None, then=None, info: dict = INFO, pong: bool = True):
         self.on_message, self.then, self.info = on_message or (lambda _, reply: message(reply, b'{"stream":"S", "seq":1}')), then, info
         self.pong, self.messages, self.begun, self.hung_up = pong, 0, threading.Event(), threading.Event()
+        self.body = b""  # of the last message
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
 
@@ -50,7 +51,7 @@ class StrangeServer:
                         begun = True
                         self._flood(client)
                 elif words[:1] in ([b"PUB"], [b"HPUB"]):
-                    reader.read(int(words[-1]) + 2)
+                    self.body = reader.read(int(words[-1]) + 2)
                     self.messages += 1
                     client.sendall(self.on_message(words[1], words[2]))
 

@@ -127,7 +127,7 @@ def test_a_subject_for_each_key_without_a_stream(db, server, name):
     """The memory of refused subjects is limited, and all events arrive."""
     db.nats_sink("nats", server, subject=f"{name}.${{aggregate_id}}")
     many(db, 3000, 3000)
-    degraded(db, "and those of other subjects")
+    degraded(db, "and those of others")
     wait_until(lambda: db.value("SELECT count(*) FROM outbox.events WHERE last_attempt_at IS NOT NULL") == 3000, 60, sinks(db))
     stream = Stream(server, name)
     stream.read(3000, 120)
@@ -160,6 +160,24 @@ def test_a_full_stream_delays_no_other(sink, server, name):
     arrived_once_in_order(free.read(500))
     full.update(max_msgs=-1, discard="old")
     assert numbers(full.read(20, 60)) == list(range(20))
+
+
+def test_a_stream_that_is_emptied_whenever_it_is_full(sink, server, name):
+    """It takes as much as its consumer makes room for: the pause is short when something has passed. Another subject is not delayed."""
+    full, free = Stream(server, f"{name}-full", [f"{name}.Full.>"], discard="new", max_msgs=100), Stream(server, f"{name}-free", [f"{name}.Order.>"])
+    many(sink, 3000, 3000, aggregate="Full")
+    degraded(sink, "maximum messages exceeded")
+
+    def all_arrived() -> bool:
+        if full.count() == 100:
+            full.purge()
+        return sink.value("SELECT count(*) FROM outbox.events_pending WHERE aggregate_type = 'Full'") == 0
+
+    many(sink, 100, 10)
+    wait_until(all_arrived, 40, sinks(sink))
+    arrived_once_in_order(free.read(100))
+    no_attempt_was_spent(sink)
+    state_is(sink, "idle")
 
 
 def test_another_stream_than_expected(db, server, name):

@@ -66,6 +66,23 @@ def test_a_status_is_no_acknowledgement(db):
         assert "no stream" in db.sink("last_error", "nats")[0] and db.pending() == 1
 
 
+OWN_ERRORS = {10111: b"rollup not permitted", 10071: b"wrong last sequence: 7", 10165: b"invalid per-message TTL"}
+
+
+@pytest.mark.parametrize("code", OWN_ERRORS)
+def test_a_messages_own_error_does_not_hold_its_subject(db, code):
+    """The stream refuses what one message asks for: the event fails, and the others of its subject are stored."""
+    error = b'{"error":{"code":400,"err_code":%d,"description":"%s"},"stream":"S","seq":0}' % (code, OWN_ERRORS[code])
+    with StrangeServer(lambda _, reply: message(reply, error if b"bad" in strange.body else b'{"stream":"S", "seq":1}')) as strange:
+        db.nats_sink("nats", strange, subject="all")
+        bad = db.enqueue("Order", "bad", payload='"bad"')
+        for n in range(20):
+            db.enqueue("Order", str(n))
+        wait_until(lambda: db.pending() == 0, 30, sinks(db))
+        [(event, attempts, failure)] = db.sql("SELECT id::text, attempts, last_error FROM outbox.events WHERE status = 'FAILED'")
+        assert (event, attempts) == (bad, 1) and OWN_ERRORS[code].decode() in failure
+
+
 def test_answers_that_nobody_reads(db):
     """PING after PING from a server that does not read."""
     with StrangeServer(then=lambda: itertools.repeat(b"PING\r\n" * 8192)) as strange:

@@ -1,6 +1,7 @@
 """Failures at the broker: an event, a queue, an exchange, the broker as a whole."""
 
 import json
+from collections import Counter
 
 import pytest
 from outbox_rig import wait_until
@@ -68,16 +69,66 @@ def test_a_killed_broker_loses_nothing(db, broker, exchange):
     assert db.sql("SELECT max(attempts) FROM outbox.events") == [(None,)]
 
 
+def degraded(db, *parts: str) -> None:
+    """No attempt is spent."""
+    wait_until(lambda: db.sink("state", "rabbit") == ("degraded",) and all(part in str(db.sql("SELECT * FROM outbox.sinks")) for part in parts), 30, sinks(db))
+    assert db.value("SELECT max(attempts) FROM outbox.events") == 0
+
+
 def test_a_full_queue(db, broker, exchange):
     queue = Queue(broker, exchange, arguments={"x-max-length": 10, "x-overflow": "reject-publish"})
-    db.rabbit_sink("rabbit", broker, exchange=exchange, **QUICK)
+    db.rabbit_sink("rabbit", broker, exchange=exchange, max_attempts="1")
     many(db, 200, 40)
-    state_is(db, "circuit open", "basic.nack")
-    assert exchange in db.sink("last_error", "rabbit")[0]
+    degraded(db, "basic.nack", exchange)
     assert queue.count() >= 10
     messages = queue.read(200, 120)
     assert first_deliveries_in_order(messages) == 0
     state_is(db, "idle")
+
+
+def test_a_full_queue_costs_a_healthy_one_few_copies(db, broker, exchange):
+    """Each try is one more copy in the other queues of the exchange: one event tries, and they take turns."""
+    full = Queue(broker, exchange, name=f"{exchange}-full", arguments={"x-max-length": 1, "x-overflow": "reject-publish"})
+    healthy = Queue(broker, exchange, name=f"{exchange}-healthy")
+    channel = broker.channel()
+    channel.basic_publish("", full.name, b'{"key": "", "n": 0}')
+    channel.connection.close()
+    db.rabbit_sink("rabbit", broker, exchange=exchange, **QUICK)
+    many(db, 20, 20, 1)
+    wait_until(lambda: healthy.count() >= 24, 60, sinks(db))  # four tries
+    copies = Counter(json.loads(body)["n"] for _, _, body in healthy.read(healthy.count()))
+    assert set(copies) == set(range(1, 21)) and max(copies.values()) <= 3, copies
+    degraded(db, "basic.nack")
+    full.read(21, 120)
+    state_is(db, "idle")
+    assert db.value("SELECT count(*) FROM outbox.events") == 0
+
+
+def test_a_routing_key_that_may_not_be_written(db, broker, exchange):
+    """Its events wait, and do not close the channel of all others again and again."""
+    queue = Queue(broker, exchange)
+    broker.ctl("add_user", "clerk", "secret words")
+    broker.ctl("set_permissions", "clerk", "^$", ".*", "^$")
+    broker.ctl("set_topic_permissions", "clerk", exchange, "^Order", "^$")
+    db.rabbit_sink("rabbit", broker, {"user": "clerk", "password": "secret words"}, exchange=exchange, **QUICK)
+    db.enqueue("Secret", "s0")
+    degraded(db, f'exchange "{exchange}", routing key "Secret.order.created" may not be written by user "clerk"', "ACCESS_REFUSED")
+
+    def closed() -> int:
+        return db.pg.log.read_text().count("has closed the channel")
+
+    before, arrived = closed(), 0
+    for n in range(1, 21):
+        db.enqueue("Secret", f"s{n}")
+        many(db, 50, 50, n * 50)
+        arrived += 50
+        queue.read(arrived)
+    assert closed() == before
+    assert len(queue.messages) == arrived, "each of them once"
+    broker.ctl("clear_topic_permissions", "clerk", exchange)
+    queue.read(arrived + 21, 60)
+    state_is(db, "idle")
+    assert db.value("SELECT count(*) FROM outbox.events") == 0
 
 
 def test_a_full_queue_delays_its_own_key_only(db, broker, exchange):
