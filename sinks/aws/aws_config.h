@@ -23,6 +23,7 @@ public:
   void check_new_event(const ob_event &event) const override { maker.check_new(event); }
   size_t max_payload() const override { return 0; } /* the text of each payload is checked */
   Preview preview(const ob_event &event, int64_t now) const override;
+  std::chrono::milliseconds longest_delay() const override { return peer.max_pause; }
 
   BadInput too_large(size_t size) const;
 

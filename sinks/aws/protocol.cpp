@@ -101,6 +101,13 @@ HttpJudgement Protocol::judge(const HttpTransfer &answer, CURLcode code,
       end.error = std::move(verdict.error) + (more.empty() ? "" : ": " + more);
   }
   made.send_each_alone = judgement.blames_one();
+  const long status = answer.status();
+  made.too_many = status == 429 || std::ranges::any_of(made.ends, [](const HttpEnd &end) {
+                    return end.outcome != Outcome::Sent && end.reason == OB_REASON_RATE_LIMITED;
+                  });
+  made.slow_down = made.too_many || (status >= 502 && status <= 504);
+  if (made.slow_down)
+    made.pause_ms = asked_ms;
   return made;
 }
 

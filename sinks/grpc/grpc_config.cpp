@@ -128,7 +128,14 @@ HttpJudgement GrpcConfig::judge(const HttpTransfer &answer, CURLcode code, const
   HttpEnd end = end_of(status, secrets);
   if (const char *what = remedy(status.code); *what && end.outcome != Outcome::Sent)
     end.error.append(". ").append(what);
-  return {{std::move(end)}};
+  HttpJudgement judgement;
+  judgement.too_many =
+      (status.code == Code::ResourceExhausted && end.reason != OB_REASON_TOO_LARGE) || status.http == 429;
+  judgement.slow_down = judgement.too_many || status.code == Code::Unavailable;
+  if (judgement.slow_down)
+    judgement.pause_ms = status.delay_ms;
+  judgement.ends.push_back(std::move(end));
+  return judgement;
 }
 
 Preview GrpcConfig::preview(const ob_event &event, int64_t) const {

@@ -22,6 +22,7 @@ public:
 
   void check_event(const ob_event &event) const override;
   size_t max_payload() const override { return max_message_bytes_; }
+  std::chrono::milliseconds longest_delay() const override { return max_pause; }
   Preview preview(const ob_event &event, int64_t now) const override;
 
   const std::string &url() const override { return url_; }

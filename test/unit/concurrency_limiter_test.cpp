@@ -1,5 +1,5 @@
 /* The rate and concurrency of requests to an endpoint: a simulated clock, no thread, no socket. */
-#include "delivery/sinks/webhook/concurrency_limiter.h"
+#include "delivery/http/concurrency_limiter.h"
 
 #include <algorithm>
 #include <map>

@@ -15,10 +15,11 @@ using Server = FaultServer::Peer;
 namespace {
 
 /* A request has its messages in lines: "KEY TICKET". The answer has one letter for each: s(ent), r(etry), d(own),
- * or "alone". */
+ * t(oo many requests), or "alone". */
 struct LineProtocol : HttpPeer, HttpProtocol {
   std::string target;
   size_t most = 3, weight = SIZE_MAX;
+  int64_t pause_ms = -1; /* with t */
 
   explicit LineProtocol(std::string url) : target(std::move(url)) {
     guard = NetworkGuard(parse_networks("allow_networks", "127.0.0.0/8"));
@@ -48,6 +49,11 @@ struct LineProtocol : HttpPeer, HttpProtocol {
         break;
       case 'r':
         judgement.ends.push_back({Outcome::Retry, "busy", OB_REASON_HTTP_5XX, 700});
+        break;
+      case 't':
+        judgement.ends.push_back({Outcome::RetryBlameSink, "too many requests", OB_REASON_RATE_LIMITED});
+        judgement.slow_down = judgement.too_many = true;
+        judgement.pause_ms = pause_ms;
         break;
       default:
         judgement.ends.push_back({Outcome::SinkDown, "closed today"});
@@ -334,4 +340,102 @@ TEST(HttpSender, ClosesInTheMiddle) {
     until_hanging(3);
   } /* destroyed with a request in flight: nothing is reported, nothing hangs */
   EXPECT_LT(Clock::now() - begin, std::chrono::seconds(60));
+}
+
+TEST(HttpSender, KeepsARateLimitAndItsPartOfTheConcurrency) {
+  std::atomic<int> at_once{0}, most_at_once{0};
+  FaultServer peer([&](const HttpRequest &request, Server &to) {
+    most_at_once = std::max<int>(most_at_once, ++at_once);
+    std::this_thread::sleep_for(milliseconds(5));
+    at_once--;
+    return to.answer(200, {}, all_sent(request));
+  });
+  auto protocol = std::make_shared<LineProtocol>(peer.url());
+  protocol->most = 1;
+  protocol->rate = parse_rate("rate_limit", "1/1h");
+  Harness limited(protocol);
+  EXPECT_EQ(limited.sink->credit(), 1u);
+  limited.send(1);
+  EXPECT_EQ(limited.sink->credit(), 0u);
+  EXPECT_GT(limited.sink->credit_at(), Clock::now() + std::chrono::minutes(50));
+
+  Harness one_of_two(peer);
+  one_of_two.sink->share(0, 2, nullptr);
+  most_at_once = 0;
+  one_of_two.send(20);
+  EXPECT_EQ(most_at_once, 1) << "half of two";
+}
+
+TEST(HttpSender, APeerThatAsksForAPauseGetsNothingUntilItIsOver) {
+  std::atomic<int> requests{0};
+  std::atomic<char> answer{'t'};
+  FaultServer peer([&](const HttpRequest &request, Server &to) {
+    requests++;
+    return to.answer(200, {}, std::string(lines_of(request).size(), answer));
+  });
+  auto protocol = std::make_shared<LineProtocol>(peer.url());
+  protocol->most = protocol->concurrency = 1;
+  protocol->pause_ms = 3'600'000;
+  Harness harness(protocol);
+  auto ends = harness.send(4);
+  EXPECT_EQ(ends[1].outcome, Outcome::RetryBlameSink);
+  for (uint64_t ticket = 2; ticket <= 4; ticket++)
+    EXPECT_EQ(ends[ticket].outcome, Outcome::Returned) << ends[ticket].error;
+  EXPECT_EQ(requests, 1);
+  EXPECT_EQ(harness.sink->credit(), 0u);
+  EXPECT_GT(harness.sink->paused_until(), Clock::now() + std::chrono::minutes(50));
+  answer = 's';
+  harness.sink->end_pause();
+  EXPECT_LT(harness.sink->paused_until(), Clock::now());
+  harness.submit(5, 5);
+  harness.sink->flush();
+  EXPECT_EQ(harness.wait(5)[5].outcome, Outcome::Sent);
+}
+
+TEST(HttpSender, APauseIsNotLongerThanAllowed) {
+  std::atomic<char> answer{'t'};
+  FaultServer peer([&](const HttpRequest &, Server &to) { return to.answer(200, {}, std::string(1, answer)); });
+  auto protocol = std::make_shared<LineProtocol>(peer.url());
+  protocol->pause_ms = 3'600'000;
+  protocol->max_pause = milliseconds(1000);
+  Harness harness(protocol);
+  harness.send(1);
+  EXPECT_LT(harness.sink->paused_until(), Clock::now() + milliseconds(1001));
+  EXPECT_LT(harness.sink->credit_at(), Clock::now() + milliseconds(1001));
+  answer = 's';
+  for (const auto ends = patience_ends(milliseconds(10'000)); harness.sink->credit() == 0 && Clock::now() < ends;)
+    std::this_thread::sleep_for(milliseconds(1));
+  harness.submit(2, 2);
+  harness.sink->flush();
+  EXPECT_EQ(harness.wait(2)[2].outcome, Outcome::Sent);
+}
+
+TEST(HttpSender, AfterAnOutageItBeginsWithOneRequest) {
+  std::atomic<int> at_once{0};
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool go = false;
+  FaultServer peer([&](const HttpRequest &request, Server &to) {
+    at_once++;
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [&] { return go; });
+    at_once--;
+    return to.answer(200, {}, all_sent(request));
+  });
+  auto protocol = std::make_shared<LineProtocol>(peer.url());
+  protocol->most = 1;
+  Harness harness(protocol);
+  harness.sink->pause();
+  for (uint64_t key = 1; key <= 6; key++)
+    harness.submit(key, key);
+  harness.sink->flush();
+  for (const auto ends = patience_ends(milliseconds(10'000)); at_once == 0 && Clock::now() < ends;)
+    std::this_thread::sleep_for(milliseconds(1));
+  EXPECT_EQ(at_once, 1);
+  {
+    std::lock_guard lock(mutex);
+    go = true;
+  }
+  changed.notify_all();
+  harness.wait(6);
 }

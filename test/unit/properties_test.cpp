@@ -9,7 +9,7 @@
 
 #include "delivery/engine/circuit_breaker.h"
 #include "delivery/options/retry.h"
-#include "delivery/sinks/webhook/concurrency_limiter.h"
+#include "delivery/http/concurrency_limiter.h"
 
 using namespace outbox;
 using namespace std::chrono_literals;

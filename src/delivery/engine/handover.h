@@ -43,7 +43,8 @@ public:
 
   /* As Sink::keep_acknowledgements(). */
   void keep_acknowledgements(bool keep) { keeps_acknowledgements_ = keep; }
-  uint32_t credit() const;
+  /* `worth_holding`: no more messages than that. */
+  uint32_t credit(size_t worth_holding = SIZE_MAX) const;
   void push(Message message);
   /* Wakes the sink's thread if it may start a message. */
   void wake_if_needed();
@@ -147,11 +148,12 @@ Handover<Message>::Handover(std::shared_ptr<Reporter> reporter, uint32_t max_in_
 
 // ---- the main thread ----
 
-template <class Message> uint32_t Handover<Message>::credit() const {
+template <class Message> uint32_t Handover<Message>::credit(size_t worth_holding) const {
   Locked lock(mutex_);
-  if (halted_ || held() >= most_held_ || bytes_ >= most_bytes)
+  const size_t most = std::min<size_t>(most_held_, worth_holding);
+  if (halted_ || held() >= most || bytes_ >= most_bytes)
     return 0;
-  return static_cast<uint32_t>(most_held_ - held());
+  return static_cast<uint32_t>(most - held());
 }
 
 template <class Message> void Handover<Message>::push(Message message) {

@@ -26,6 +26,10 @@ size_t parse_concurrency(const std::string &name, const std::string &value) {
   return static_cast<size_t>(parse_int(name, value, 1, 1000));
 }
 
+milliseconds parse_max_pause(const std::string &name, const std::string &value) {
+  return parse_duration(name, value, std::chrono::seconds(1), std::chrono::hours(24));
+}
+
 [[noreturn]] void required(OptionName name, OptionName with, std::string detail) {
   throw BadInput(OB_MISSING_OPTION, name,
                  "option \"" + std::string(name) + "\" is required with \"" + with.text + "\"", std::move(detail),
@@ -105,6 +109,12 @@ std::vector<OptionSpec> HttpPeer::server_specs() {
       server_option(CA_PEM, check_certificates_pem,
                     "Certificates in PEM that the endpoint's (and an https proxy's) must come from, instead of the "
                     "system's authorities."),
+      server_option(RATE_LIMIT, check<parse_rate>,
+                    "Requests that may start within any stretch of time, retries included: '100/s', '600/min', "
+                    "'1000/h', '1/10s'. Default: no limit."),
+      server_option(
+          MAX_PAUSE, check<parse_max_pause>,
+          "The longest pause for which an answer may ask by Retry-After or RateLimit-Reset: 1s to 1d. Default 1h."),
   };
 }
 
@@ -153,6 +163,8 @@ void HttpPeer::parse(const Options &server, const Options *mapping, const std::s
   read_option(server, TIMEOUT, parse_timeout, timeout);
   read_option(server, CONNECTION_LIFETIME, parse_connection_lifetime, connection_lifetime);
   read_option(server, CONCURRENCY, parse_concurrency, concurrency);
+  read_option(server, RATE_LIMIT, parse_rate, rate);
+  read_option(server, MAX_PAUSE, parse_max_pause, max_pause);
   set_networks(server, *this);
   proxy = parse_proxy(server, mapping, url, guard);
   if (auto *value = find_option(server, CA_PEM))

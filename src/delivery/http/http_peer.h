@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <unordered_set>
 #include <vector>
@@ -18,11 +19,13 @@
 #include "delivery/http/http_proxy.h"
 #include "delivery/http/network_guard.h"
 #include "delivery/options/options.h"
+#include "delivery/options/rate_limiter.h"
 
 namespace outbox {
 
 inline constexpr OptionName TIMEOUT{"timeout"}, CONNECTION_LIFETIME{"connection_lifetime"},
-    CONCURRENCY{"concurrency"}, ALLOW_HTTP{"allow_http"}, ALLOW_NETWORKS{"allow_networks"}, CA_PEM{"ca_pem"};
+    CONCURRENCY{"concurrency"}, RATE_LIMIT{"rate_limit"}, MAX_PAUSE{"max_pause"}, ALLOW_HTTP{"allow_http"},
+    ALLOW_NETWORKS{"allow_networks"}, CA_PEM{"ca_pem"};
 
 /* A client's certificate for mutual TLS; empty: none. */
 struct ClientCertificate {
@@ -76,6 +79,8 @@ struct HttpPeer {
   std::chrono::milliseconds timeout{15'000};
   std::chrono::milliseconds connection_lifetime{60'000};
   size_t concurrency = 32;
+  std::optional<RateLimit> rate;
+  std::chrono::milliseconds max_pause = std::chrono::hours(1);
   NetworkGuard guard{{}};
   std::string allow_networks;  // the option as given, for an error's hint
   HttpProxy proxy;

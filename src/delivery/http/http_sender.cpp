@@ -4,7 +4,7 @@
  * - as a task, when the handover wakes: events were queued, or failures were fetched; posted_ suppresses a second
  * task;
  * - after every request, from done();
- * - by a timer at the end of a pause, and when another sink frees a connection.
+ * - by a timer when the limiter allows the next request, and when another sink frees a connection.
  * posted_ is cleared before the handover is read, so an event that is queued later posts again.
  */
 #include "delivery/http/http_sender.h"
@@ -14,6 +14,7 @@
 #include <future>
 
 #include "delivery/base/until_memory.h"
+#include "delivery/http/concurrency_limiter.h"
 #include "delivery/http/url_parts.h"
 
 namespace outbox {
@@ -21,17 +22,30 @@ namespace outbox {
 using Time = HttpLoop::Time;
 using Clock = std::chrono::steady_clock;
 
+/* During a pause longer than this, queued events are returned, so that others can use their memory. */
+static constexpr std::chrono::seconds longest_wait{2};
+
 class HttpSender::Requests : public std::enable_shared_from_this<Requests> {
 public:
   Requests(std::string name, std::shared_ptr<const HttpPeer> peer, std::shared_ptr<const HttpProtocol> protocol,
            std::shared_ptr<Reporter> reporter, HttpLoop &loop)
       : name_(std::move(name)), peer_(std::move(peer)), protocol_(std::move(protocol)),
         reporter_(std::move(reporter)), loop_(loop), most_(protocol_->most_messages()),
+        limiter_(peer_->concurrency, peer_->rate),
         handover_(reporter_, static_cast<uint32_t>(peer_->concurrency * most_), [this] { post_pump(); }) {}
 
   // ---- the main thread ----
 
   Handover<HttpMessage> &handover() { return handover_; }
+  uint32_t credit() const;
+  bool is_full() const { return handover_.credit(worth_holding()) == 0; }
+  /* What the limiter says, or does, now. */
+  template <class Call> auto with_limiter(Call call) const {
+    std::lock_guard lock(limiter_mutex_);
+    return call(limiter_);
+  }
+  void end_pause();
+  void report_failures();
   void abandon();
   void stop();
 
@@ -42,11 +56,16 @@ private:
     size_t weight = 0;
     bool alone = false; /* gets no further message */
     HttpCall call;
+    Time started;
     std::unique_ptr<HttpTransfer> transfer; /* while it is active */
   };
   using Requested = std::list<Request>; /* a request moves between lists without memory */
 
   void post_pump();
+
+  // ---- the main thread ----
+
+  size_t worth_holding() const;
 
   // ---- the loop's thread ----
 
@@ -63,7 +82,9 @@ private:
   void end_all(Request &request, Outcome outcome, const char *error);
   void split(Requested::iterator request);
   void keep(std::unique_ptr<HttpTransfer> transfer);
+  void pump_at(Time when);
   void pause(int64_t ms);
+  void obey(const Request &request, const HttpJudgement &judgement);
   void log_refusal(const Refusal *refusal);
   void cancel_all();
 
@@ -74,6 +95,9 @@ private:
   HttpLoop &loop_;
   const size_t most_; /* messages of a request */
   std::atomic<bool> posted_{false};
+  mutable std::mutex limiter_mutex_;
+  mutable ConcurrencyLimiter limiter_; /* guarded by limiter_mutex_ */
+  std::atomic<bool> sheds_{false};     /* a long pause has begun: the main thread takes the queued events back */
   Handover<HttpMessage> handover_;
 
   /* From here on: the loop's thread only. */
@@ -81,7 +105,8 @@ private:
   Requested active_;
   std::vector<std::unique_ptr<HttpTransfer>> idle_;
   std::shared_ptr<HttpLoop::QuotaGroup> host_;
-  Time paused_until_{};
+  Time paused_until_{};        /* this process lacks something */
+  Time pump_at_ = Time::max(); /* when the timer fires; max() = no timer */
   bool waits_for_connection_ = false, stopped_ = false;
   std::string last_refused_; /* the last refused address, so that it is logged once */
 };
@@ -95,6 +120,33 @@ void HttpSender::Requests::post_pump() {
 }
 
 // ---- the main thread ----
+
+size_t HttpSender::Requests::worth_holding() const {
+  return sheds_ ? 0 : most_ * with_limiter([](auto &limiter) { return limiter.max_held(Clock::now()); });
+}
+
+/* For a slow peer the credit is 0 until half of the queue is free: a claim reads rows from the cursor on, so one
+ * claim should fetch several events. */
+uint32_t HttpSender::Requests::credit() const {
+  const size_t most = worth_holding();
+  const uint32_t credit = handover_.credit(most);
+  const bool nearly_full = most >= 8 && most < 256 && credit < most / 2;
+  return nearly_full ? 0 : credit;
+}
+
+/* pump() runs unasked: a timer for the former end of the pause may be pending. */
+void HttpSender::Requests::end_pause() {
+  with_limiter([](auto &limiter) { limiter.end_pause(); });
+  post_pump();
+}
+
+void HttpSender::Requests::report_failures() {
+  handover_.report_failures();
+  if (sheds_) {
+    handover_.release_queued("not sent: the peer asked for a pause");
+    sheds_ = false;
+  }
+}
 
 void HttpSender::Requests::abandon() {
   handover_.abandon();
@@ -167,7 +219,8 @@ void HttpSender::Requests::add(Request &request, uint64_t serial, HttpMessage me
   request.messages.push_back(std::move(message));
 }
 
-/* Returns whether the next request may start now. If not, a connection that becomes free will call pump(). */
+/* Returns whether the next request may start now. If not, a connection that becomes free, a timer or the end of a
+ * request will call pump(). */
 bool HttpSender::Requests::may_start() {
   if (!host_)
     host_ = loop_.host(std::string(origin_of(protocol_->url())), peer_->concurrency);
@@ -181,12 +234,25 @@ bool HttpSender::Requests::may_start() {
     });
     waits_for_connection_ = true;
   }
-  return !full;
+  if (full)
+    return false;
+  const Time now = Clock::now();
+  Time next = now;
+  const bool may = with_limiter([&](auto &limiter) {
+    if (limiter.start(active_.size(), now))
+      return true;
+    next = limiter.next(active_.size(), now);
+    return false;
+  });
+  if (!may && next != Time::max())
+    pump_at(next);
+  return may;
 }
 
 void HttpSender::Requests::start() {
   Request &request = forming_.front();
   active_.splice(active_.begin(), forming_, forming_.begin());
+  request.started = Clock::now();
   try {
     if (!idle_.empty()) {
       request.transfer = std::move(idle_.back());
@@ -228,6 +294,7 @@ void HttpSender::Requests::done(Requested::iterator request, CURLcode code) {
       loop_.end_silent_connection(request->transfer->handle(), *host_, peer_->timeout);
     HttpJudgement judgement = judge(*request, code);
     again = judgement.send_each_alone;
+    obey(*request, judgement);
     if (again)
       split(request);
     else
@@ -325,12 +392,46 @@ void HttpSender::Requests::keep(std::unique_ptr<HttpTransfer> transfer) {
   }
 }
 
+void HttpSender::Requests::pump_at(Time when) {
+  if (when >= pump_at_)
+    return;
+  loop_.post_at(when, [weak = weak_from_this(), when](HttpLoop &) {
+    auto self = weak.lock();
+    if (!self)
+      return;
+    if (self->pump_at_ == when)
+      self->pump_at_ = Time::max();
+    self->pump();
+  });
+  pump_at_ = when;
+}
+
 void HttpSender::Requests::pause(int64_t ms) {
   paused_until_ = Clock::now() + std::chrono::milliseconds(ms);
-  loop_.post_at(paused_until_, [weak = weak_from_this()](HttpLoop &) {
-    if (auto self = weak.lock())
-      self->pump();
+  pump_at(paused_until_);
+}
+
+/* What the answer says of the next requests. */
+void HttpSender::Requests::obey(const Request &request, const HttpJudgement &judgement) {
+  const Time now = Clock::now();
+  const auto pause = std::min(std::chrono::milliseconds(std::max<int64_t>(judgement.pause_ms, 0)), peer_->max_pause);
+  with_limiter([&](auto &limiter) {
+    if (judgement.slow_down)
+      limiter.slow_down(request.started, now, judgement.too_many);
+    else if (!judgement.send_each_alone)
+      limiter.succeeded(active_.size(), now);
+    if (pause.count() > 0)
+      limiter.pause_until(now + pause);
+    if (pause > longest_wait)
+      limiter.begin_slowly(now);
   });
+  if (pause <= longest_wait)
+    return;
+  for (Request &waiting : forming_)
+    end_all(waiting, Outcome::Returned, "not sent: the peer asked for a pause");
+  forming_.clear();
+  sheds_ = true;
+  reporter_->wake();
 }
 
 /* The error text, which all users can read, does not contain the address. */
@@ -370,11 +471,31 @@ void HttpSender::keep_acknowledgements(bool keep) {
 }
 
 uint32_t HttpSender::credit() const {
-  return requests_->handover().credit();
+  return requests_->credit();
+}
+
+Sink::Time HttpSender::credit_at() const {
+  return requests_->with_limiter([](auto &limiter) { return limiter.open_at(Clock::now()); });
+}
+
+void HttpSender::share(size_t index, size_t of, int64_t *rate_clock) {
+  requests_->with_limiter([&](auto &limiter) { limiter.share(index, of, rate_clock); });
+}
+
+void HttpSender::begin_slowly() {
+  requests_->with_limiter([](auto &limiter) { limiter.begin_slowly(Clock::now()); });
+}
+
+Sink::Time HttpSender::paused_until() const {
+  return requests_->with_limiter([](auto &limiter) { return limiter.paused_until(); });
+}
+
+void HttpSender::end_pause() {
+  requests_->end_pause();
 }
 
 Submitted HttpSender::submit(const ob_event &event) {
-  if (credit() == 0)
+  if (requests_->is_full())
     return false;
   HttpMessage message = protocol_->render(event);
   message.ticket = event.ticket;
@@ -390,10 +511,11 @@ void HttpSender::flush() {
 }
 
 void HttpSender::poll() {
-  requests_->handover().report_failures();
+  requests_->report_failures();
 }
 
 void HttpSender::pause() {
+  begin_slowly();
   requests_->handover().begin_outage();
 }
 

@@ -2,6 +2,7 @@
  * http_sender.h: a sink made of an HttpProtocol: it sends messages by HTTP requests, on the HTTP loop's thread. A
  * request carries one message or several, always of different keys; several requests are in flight at once. Messages
  * collect while all requests are in flight, so requests become larger under load, and no message waits for others.
+ * How many requests may run, and how often one may start, is the limiter's decision (concurrency_limiter.h).
  */
 #pragma once
 
@@ -56,6 +57,9 @@ struct HttpJudgement {
   /* Any one of the messages may be to blame: each is sent again in a request of its own. Has no effect on a request
    * with one message. */
   bool send_each_alone = false;
+  /* The peer asks for less (429, 502, 503, 504 and the like); `too_many`: because of the rate of requests. */
+  bool slow_down = false, too_many = false;
+  int64_t pause_ms = -1; /* for which the peer asks before the next request; -1 = none */
 };
 
 /* Immutable; usually the sink's configuration. */
@@ -100,6 +104,11 @@ public:
 
   void keep_acknowledgements(bool keep) override;
   uint32_t credit() const override;
+  Time credit_at() const override;
+  void share(size_t index, size_t of, int64_t *rate_clock) override;
+  void begin_slowly() override;
+  Time paused_until() const override;
+  void end_pause() override;
   Submitted submit(const ob_event &event) override;
   void flush() override;
   void poll() override;

@@ -108,8 +108,6 @@ std::shared_ptr<const WebhookConfig> parse_webhook(const Options &server, const 
   config->timestamp_header = prefix + "-timestamp";
   config->signature_header = prefix + "-signature";
 
-  read_option(server, RATE_LIMIT, parse_rate, config->rate);
-  read_option(server, MAX_PAUSE, parse_max_pause, config->max_pause);
   check_oauth(server, mapping);
   config->knows_mapping = mapping != nullptr;
   if (mapping) {

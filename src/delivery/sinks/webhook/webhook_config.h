@@ -54,8 +54,6 @@ struct WebhookConfig final : SinkConfig, HttpPeer {
   WebhookAuth auth;                  // empty at DDL time and for checkers
   std::optional<OauthClient> oauth;  // of each request's access token; none at DDL time and for checkers
   bool knows_mapping = false;        // false: the user mapping was not given
-  std::optional<RateLimit> rate;
-  std::chrono::milliseconds max_pause = std::chrono::hours(1);
 
   bool is_https() const { return target.is_https(); }
   void check_event(const ob_event &event) const override;

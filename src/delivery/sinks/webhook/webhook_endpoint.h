@@ -13,7 +13,7 @@
 #include "delivery/engine/keyed_queue.h"
 #include "delivery/engine/sink.h"
 #include "delivery/http/http_loop.h"
-#include "delivery/sinks/webhook/concurrency_limiter.h"
+#include "delivery/http/concurrency_limiter.h"
 #include "delivery/sinks/webhook/webhook_config.h"
 #include "delivery/sinks/webhook/webhook_transfer.h"
 

@@ -37,9 +37,6 @@ std::string parse_method(const std::string &name, const std::string &value) {
 static milliseconds parse_disable_after(const std::string &name, const std::string &value) {
   return parse_duration(name, value, milliseconds(0), std::chrono::hours(24 * 365));
 }
-milliseconds parse_max_pause(const std::string &name, const std::string &value) {
-  return parse_duration(name, value, std::chrono::seconds(1), std::chrono::hours(24));
-}
 milliseconds disable_after_of(const Options &server) {
   milliseconds after = std::chrono::hours(24 * 5);
   read_option(server, DISABLE_AFTER, parse_disable_after, after);
@@ -70,15 +67,9 @@ static std::vector<OptionSpec> make_options() {
       server_option(
           IDEMPOTENCY_KEY, check<parse_bool>,
           "Whether the header Idempotency-Key carries the event's dedup_key, or else its id. Default false."),
-      server_option(RATE_LIMIT, check<parse_rate>,
-                    "Requests that may start within any stretch of time, retries included: '100/s', '600/min', "
-                    "'1000/h', '1/10s'. Default: no limit."),
       server_option(DISABLE_AFTER, check<parse_disable_after>,
                     "How long the endpoint may fail without a success before it is disabled, its events kept: 0 (for "
                     "ever) to 365d. Default 5d."),
-      server_option(
-          MAX_PAUSE, check<parse_max_pause>,
-          "The longest pause for which an answer may ask by Retry-After or RateLimit-Reset: 1s to 1d. Default 1h."),
       server_or_mapping_option(HEADERS, check<parse_headers>,
                                "Request headers, a flat JSON object: '{\"X-Tenant\": \"${header.tenant}\"}'. In the "
                                "user mapping those that are secrets, without variables."),
@@ -106,10 +97,10 @@ static std::vector<OptionSpec> make_options() {
       secret_option(PASSWORD, check_password, "Password of Basic authentication."),
   };
   const auto server = HttpPeer::server_specs(), mapping = HttpPeer::mapping_specs();
-  const auto limit = std::find_if(all.begin(), all.end(), [](const OptionSpec &spec) {
-    return std::string_view(spec.name.text) == RATE_LIMIT.text;
+  const auto place = std::find_if(all.begin(), all.end(), [](const OptionSpec &spec) {
+    return std::string_view(spec.name.text) == DISABLE_AFTER.text;
   });
-  all.insert(limit, server.begin(), server.end()); /* hints show the first ones */
+  all.insert(place, server.begin(), server.end()); /* hints show the first ones */
   all.insert(all.end(), mapping.begin(), mapping.end());
   return all;
 }

@@ -4,7 +4,7 @@
  * 503 and 504 shrink it only if they are half of the responses: one in six can mean that one server of six is down;
  * treated like 429, such an endpoint got 50 to 300 requests per second instead of 780.
  */
-#include "delivery/sinks/webhook/concurrency_limiter.h"
+#include "delivery/http/concurrency_limiter.h"
 
 #include <algorithm>
 #include <cmath>
