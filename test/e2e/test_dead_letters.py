@@ -327,26 +327,25 @@ def test_redrive_in_a_transaction_that_lasts_longer_than_a_delivery(db, endpoint
 
 
 def test_redrive_many(db, endpoint):
-    """Events that cannot be sent do not stop the others."""
+    """Events that cannot be sent do not stop the others. Of ten keys that are refused in a row, the sink would be to blame."""
     db.webhook_sink("crm", endpoint.receiver, SECRET, **MORTAL)
-    keys = [f"k{i}" for i in range(20)]
+    keys = [f"k{i}" for i in range(9)]
     endpoint.bad = {(key, n) for key in keys for n in (1, 2)}
     for n in (1, 2):
         for key in keys:
             db.send(key, n)
-            db.send("good", n)  # the endpoint does not refuse everything
-    wait_failed(db, 40)
-    for key in keys[:5]:
+    wait_failed(db, 18)
+    for key in keys[:4]:
         db.send(key, 3)
-    wait_until(lambda: all(endpoint.numbers(key) == [3] for key in keys[:5]), 20, "the late ones' keys to go on")
+    wait_until(lambda: all(endpoint.numbers(key) == [3] for key in keys[:4]), 20, "the late ones' keys to go on")
     wait_recorded(db)
     endpoint.bad = set()
     results = db.sql("SELECT partition_key, outbox.redrive(id, sink) FROM outbox.events WHERE status = 'FAILED' ORDER BY id DESC")
-    assert {key for key, done in results if not done} == set(keys[:5]) and len(results) == 40
-    wait_until(lambda: all(len(endpoint.numbers(key)) == 2 for key in keys[5:]), 20, "the others")
-    assert all(endpoint.numbers(key) == [1, 2] for key in keys[5:])
+    assert {key for key, done in results if not done} == set(keys[:4]) and len(results) == 18
+    wait_until(lambda: all(len(endpoint.numbers(key)) == 2 for key in keys[4:]), 20, "the others")
+    assert all(endpoint.numbers(key) == [1, 2] for key in keys[4:])
     wait_recorded(db)
-    assert failed(db) == 10
+    assert failed(db) == 8
 
 
 def test_redrive_finds_each_event_by_an_index(db):

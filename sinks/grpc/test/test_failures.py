@@ -89,6 +89,31 @@ def test_the_server_sets_the_time_of_the_next_attempt(db, service, trailers):
     assert db.value("SELECT extract(epoch FROM available_at - now()) FROM outbox.events WHERE id = %s", id) > 20
 
 
+def test_the_server_asks_for_a_pause(db, service):
+    """No call of any key starts before it is over, or before resume() ends it."""
+    service.behave(code="RESOURCE_EXHAUSTED", text="slow down", trailers={"grpc-retry-pushback-ms": "400000"}, times=1)
+    db.grpc_sink("grpc", service, retry="100ms", events="order.*")
+    db.enqueue("Order", "1")
+    state = "SELECT state FROM outbox.sinks WHERE name = 'grpc'"
+    wait_until(lambda: db.value(state) == "paused by endpoint", 20, sinks(db))
+    service.behave(code="OK")
+    db.enqueue("Order", "2")
+    db.grpc_sink("other", service, events="other")
+    db.enqueue("Order", "3", "other")
+    wait_until(lambda: db.pending() == 2, 20, sinks(db))
+    assert len(service.read()) == 2  # the one that was refused, and the other sink's
+    db.sql("SELECT outbox.resume('grpc')")
+    wait_until(lambda: db.pending() == 0, 20, sinks(db))
+
+
+def test_a_pause_has_a_bound(db, service):
+    service.behave(code="UNAVAILABLE", trailers={"grpc-retry-pushback-ms": "3000000"}, times=1)
+    db.grpc_sink("grpc", service, retry="100ms", max_pause="1s", rate_limit="10/s")
+    for n in range(3):
+        db.enqueue("Order", str(n))
+    wait_until(lambda: db.pending() == 0, 20, sinks(db))
+
+
 @pytest.mark.parametrize("trailers", [{"grpc-retry-pushback-ms": str(2**63 - 1)}, {"grpc-status-details-bin": details(2**38)}], ids=str)
 def test_the_server_cannot_put_an_event_off_for_ever(db, service, trailers):
     service.behave(code="UNAVAILABLE", trailers=trailers, times=1)
