@@ -46,8 +46,10 @@ bool Connection::next(Operation &operation) {
   try {
     if (!reader_.next(operation))
       return false;
-    if (operation.kind == Operation::Kind::Info)
+    if (operation.kind == Operation::Kind::Info) {
       info_ = ServerInfo::parse(operation.text);
+      take_limits();
+    }
   } catch (const NotNats &error) {
     throw Trouble("connect", OB_REASON_CONNECTION, peer() + ": " + error.what(),
                   "is this the port of a NATS server for clients?");
@@ -57,6 +59,20 @@ bool Connection::next(Operation &operation) {
   else if (operation.kind == Operation::Kind::Error && (!logged_in_ || !is_permission_error(operation.text)))
     throw refused(operation.text);
   return true;
+}
+
+/* An event that is larger than the limit becomes a dead letter, so not everybody may say one. The first INFO is not
+ * encrypted: with TLS it is anybody's, and a server that sends no other closes the connection at a message that is
+ * too large. */
+void Connection::take_limits() {
+  constexpr size_t least = 1024; /* of option max_message_bytes */
+  if (info_.max_payload == 0 || (options_.tls && !encrypted_))
+    return;
+  if (info_.max_payload < least)
+    throw Trouble("connect", OB_REASON_BROKER,
+                  "the server takes messages of at most " + std::to_string(info_.max_payload) + " bytes",
+                  "raise max_payload of the server to " + std::to_string(least) + " or more");
+  max_payload_ = info_.max_payload;
 }
 
 Operation Connection::wait_next(const Patience &patience, const char *step) {
@@ -116,6 +132,7 @@ void Connection::start_tls(const Patience &patience) {
   if (!reader_.empty()) /* unencrypted bytes must not be taken for what follows encrypted */
     throw Trouble("TLS", OB_REASON_TLS, "the server " + peer() + " sends more before TLS than its INFO");
   transport_.start_tls(patience);
+  encrypted_ = true;
 }
 
 std::string Connection::connect_text() const {

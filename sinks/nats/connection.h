@@ -4,6 +4,7 @@
  */
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "delivery/net/peer_connection.h"
@@ -25,6 +26,8 @@ public:
 
   const ServerInfo &info() const { return info_; }
   std::string product() const; /* "nats-server 2.9.10" */
+  /* The largest message that the server takes; SIZE_MAX: it has not said so. */
+  size_t max_payload() const { return max_payload_; }
 
   /* The subject for the answer with this number, and the number of a message for such a subject; 0: another one. */
   std::string inbox(uint64_t number) const { return inbox_ + std::to_string(number); }
@@ -39,6 +42,7 @@ public:
   Operation wait_next(const Patience &patience, const char *step);
 
 private:
+  void take_limits();
   std::string connect_text() const;
   Trouble refused(std::string_view error) const;
 
@@ -46,7 +50,8 @@ private:
   OperationReader reader_;
   ServerInfo info_;
   std::string inbox_; /* with a dot at its end */
-  bool logged_in_ = false;
+  size_t max_payload_ = SIZE_MAX;
+  bool encrypted_ = false, logged_in_ = false;
 };
 
 /* An error after which the server keeps the connection open. */

@@ -66,7 +66,7 @@ private:
     }
     connection_->log_in(patience_);
     probe_.passed("login", "the server accepts " + config_.connecting.who());
-    const size_t most = connection_->info().max_payload;
+    const size_t most = connection_->max_payload();
     if (most < config_.max_message_bytes)
       probe_.passed("max_payload", "max_payload of the server is " + std::to_string(most) + " bytes",
                     "Set max_message_bytes to that, so that larger events are refused when they are enqueued.");

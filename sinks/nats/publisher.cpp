@@ -54,7 +54,7 @@ void Publisher::connect() {
   connected_at_us_ = duration_cast<microseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
   told_of_duplicate_ = pinged_ = false;
   reporter_->log(OB_LOG_INFO, "connected to " + connection_->peer() + ", " + connection_->product());
-  if (size_t most = connection_->info().max_payload; most < config_->max_message_bytes)
+  if (size_t most = connection_->max_payload(); most < config_->max_message_bytes)
     reporter_->log(OB_LOG_WARNING, "max_payload of the server is " + std::to_string(most) +
                                        " bytes: set max_message_bytes to that, so that larger events are refused "
                                        "when they are enqueued");
@@ -157,11 +157,11 @@ void Publisher::start(uint64_t serial, Message message) {
 }
 
 void Publisher::publish(uint64_t serial, Message &message, bool counted) {
-  if (message.data.size() > connection_->info().max_payload) {
+  if (message.data.size() > connection_->max_payload()) {
     subjects_.ended(message.subject, counted);
     handover_.fail(serial, Outcome::Rejected,
                    "message is too large: with its headers it has " + std::to_string(message.data.size()) +
-                       " bytes, and max_payload of the server is " + std::to_string(connection_->info().max_payload),
+                       " bytes, and max_payload of the server is " + std::to_string(connection_->max_payload()),
                    OB_REASON_TOO_LARGE);
     return;
   }

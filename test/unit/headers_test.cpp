@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "bad_input.h"
+#include "delivery/formats/record.h"
 
 using outbox::BadInput;
 using outbox::check_header;
@@ -29,6 +30,17 @@ TEST(Headers, LineBreaksAndNulDoNot) {
     EXPECT_EQ(refusal(bad, "value").find('\n'), std::string::npos) << "a message must stay one line";
   }
   EXPECT_EQ(refusal("", "value"), "header name must not be empty");
+}
+
+TEST(Headers, AColumnThatBecomesAHeaderForgesNoOther) {
+  outbox::Record record;
+  const std::string forged = "x\r\nNats-Rollup: all";
+  BadInput bad = outbox::bad_input_of([&] { record.add_header("order-id", outbox::as_text(forged)); });
+  EXPECT_STREQ(bad.what(), "value of header \"order-id\" contains a line break or NUL");
+  EXPECT_TRUE(record.headers.empty());
+  record.add_header("order-id", outbox::as_text(forged), true); /* bytes are no text */
+  record.add_header("empty", {nullptr, 0});
+  EXPECT_EQ(record.headers.size(), 2u);
 }
 
 }  // namespace

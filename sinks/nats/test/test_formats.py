@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from outbox_rig import wait_until
 
 from streams import Stream
 
@@ -151,6 +152,25 @@ def test_events_are_checked(db, server, event_type, payload, headers, parts):
     db.refuses("SELECT outbox.enqueue('Order', '1', %s, %s::jsonb, headers => %s)", *parts,
             args=(event_type, None if payload is None else json.dumps(payload), json.dumps(headers)))
     assert db.value("SELECT count(*) FROM outbox.events") == 0
+
+
+@pytest.mark.parametrize("format", ["debezium", "raw"])
+@pytest.mark.parametrize("end", ["\r\n", "\n", "\r"])
+def test_a_column_forges_no_header(db, server, name, format, end):
+    """Nats-Rollup deletes all earlier messages of a stream that allows it."""
+    stream = Stream(server, name, allow_rollup_hdrs=True)
+    db.nats_sink("nats", server, subject=f"{name}.${{event_type}}", format=format)
+    for n in range(3):
+        db.enqueue("Order", str(n))
+    stream.read(3)
+    db.sql("SELECT outbox.pause('nats')")
+    before = db.enqueue("Order", f"x{end}Nats-Rollup: all")
+    db.sql("ALTER SERVER nats OPTIONS (ADD headers 'aggregate_id:header:order-id')")
+    db.refuses("SELECT outbox.enqueue('Order', %s, 'order.made', '{}')", 'value of header "order-id" contains a line break', args=(f"x{end}Nats-Rollup: all",))
+    db.sql("SELECT outbox.resume('nats')")
+    wait_until(lambda: db.pending() == 0, 30)
+    assert db.sql("SELECT id::text FROM outbox.events WHERE status = 'FAILED' AND last_error LIKE '%%contains a line break%%'") == [(before,)]
+    assert stream.count() == 3
 
 
 def test_any_owner_names_hosts_as_of_a_kafka_sink(db):

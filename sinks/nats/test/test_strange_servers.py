@@ -7,9 +7,10 @@ from outbox_rig import wait_until
 from outbox_rig.kind_fixtures import (a_flood_ends_with_its_sink, a_flood_fills_no_memory, no_error_tells_an_address,
                                       only_the_event_that_breaks_the_connection_fails, the_machine_itself_is_refused)
 
-from strange_server import StrangeServer, message
+from strange_server import INFO, StrangeServer, message
 from test_connections import probe
 from test_delivery import sinks
+from test_failures import state_is
 
 NO_ACKNOWLEDGEMENTS = [
     b"",
@@ -127,6 +128,27 @@ def test_networks_that_are_refused(db):
 
 def test_no_error_tells_an_address(db):
     no_error_tells_an_address(db, "nats")
+
+
+@pytest.mark.parametrize("most", [1, 100, 1023])
+def test_a_limit_that_makes_no_sense(db, most):
+    """It makes no event a dead letter."""
+    with StrangeServer(info=INFO | {"max_payload": most}) as strange:
+        db.nats_sink("nats", strange)
+        db.enqueue("Order", "1")
+        state_is(db, "circuit open", f"takes messages of at most {most} bytes")
+        assert f"at most {most} bytes" in probe(db)["connect"][1]
+        assert db.sql("SELECT status, attempts FROM outbox.events") == [("PENDING", 0)]
+
+
+@pytest.mark.parametrize("later", [b"INFO {\"headers\":true}\r\n", b"INFO {\"headers\":true,\"max_payload\":0}\r\n", b"INFO {\"headers\":true,\"max_payload\":-1}\r\n"])
+def test_an_info_without_a_limit(db, later):
+    with StrangeServer(lambda _, reply: later + message(reply, b'{"stream":"S", "seq":1}')) as strange:
+        db.nats_sink("nats", strange)
+        for n in range(3):
+            db.enqueue("Order", "1")
+            wait_until(lambda: db.pending() == 0, 30, sinks(db))
+        assert db.value("SELECT count(*) FROM outbox.events") == 0
 
 
 SECRET = "zqx7-horse-battery-staple"

@@ -124,8 +124,7 @@ void HeaderList::write_placed(const ob_event &event, Record &record, bool nulls)
     if (!value.data && !nulls)
       continue;
     const ob_header *header = placement.field.header(event);
-    record.add_header(placement.alias, value);
-    record.headers.back().binary = header && header->binary;
+    record.add_header(placement.alias, value, header && header->binary);
   }
 }
 

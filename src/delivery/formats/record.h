@@ -7,6 +7,7 @@
 
 #include "delivery/base/text_view.h"
 #include "delivery/delivery.h"
+#include "delivery/options/headers.h"
 
 namespace outbox {
 
@@ -60,7 +61,12 @@ struct Record {
       copy.headers.push_back({keep(header.name), keep(header.value), header.binary});
     return copy;
   }
-  void add_header(std::string_view name, const ob_text &value) { headers.push_back({as_text(name), value, false}); }
+  /* Throws BadInput for a line break or NUL in a text: every column that becomes a header goes through here. */
+  void add_header(std::string_view name, const ob_text &value, bool binary = false) {
+    if (!binary)
+      check_header(name, view(value));
+    headers.push_back({as_text(name), value, binary});
+  }
 
 private:
   std::deque<std::string> texts_; /* a deque, so that the strings do not move */

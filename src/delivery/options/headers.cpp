@@ -3,13 +3,15 @@
  */
 #include "delivery/options/headers.h"
 
+#include <algorithm>
+
 #include "delivery/base/text.h"
 #include "delivery/base/text_view.h"
 
 namespace outbox {
 
 static bool forges(std::string_view text) {
-  return text.find_first_of(std::string_view("\r\n\0", 3)) != text.npos;
+  return std::any_of(text.begin(), text.end(), [](char c) { return c == '\r' || c == '\n' || c == '\0'; });
 }
 
 /* Errors show names but not values: values may be secret. */

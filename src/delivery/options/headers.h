@@ -1,6 +1,7 @@
 /*
- * headers.h: checks that all sinks apply to an event's headers. CR, LF or NUL in a header would let its writer
- * forge other headers, because HTTP sends them unchanged.
+ * headers.h: the check that all sinks apply to an event's headers, and to columns that become headers
+ * (Record::add_header()). CR, LF or NUL in a header would let its writer forge other headers, because HTTP and NATS
+ * send them unchanged.
  */
 #pragma once
 
