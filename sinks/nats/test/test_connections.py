@@ -1,5 +1,7 @@
 """Ways to connect and to log in, what is said when that fails, and probes."""
 
+import json
+import re
 import socket
 
 import pytest
@@ -162,6 +164,31 @@ def test_tls(db, tls_server, authority, name):
     assert list(probe(db)) == ["connect", "TLS", "login", "JetStream", "stream"] and all(ok for ok, _, _ in probe(db).values())
     db.sql("SELECT outbox.enqueue('Order', (n % 100)::text, 'x', to_jsonb(repeat('x', n))) FROM generate_series(1, 3000) AS n")
     stream.read(3001)
+
+
+class LyingLink(Link):
+    """Whoever is between sink and server can change what is said before the encryption begins."""
+
+    def carry(self, reads, writes, there) -> None:
+        while data := reads.recv(65536):
+            writes.sendall(data if there else re.sub(rb'"max_payload":\d+', b'"max_payload":2048', data))
+
+
+def test_a_limit_before_tls(db, make_server, authority, name):
+    """It makes no event a dead letter; one that the server itself finds too large is found."""
+    own = authority.issue("nats", "127.0.0.1")
+    server = make_server(config="max_payload: 100KB", tls={"authority": authority.certificate, "certificate": own.certificate, "key": own.key})
+    stream = Stream(server, name)
+    with LyingLink(server.port) as link:
+        db.nats_sink("nats", server, subject=f"{name}.x", tls="true", ssl_ca_pem=authority.certificate, hosts=f"127.0.0.1:{link.port}",
+                     max_attempts="2", retry="50ms")
+        bad = db.enqueue("Order", "bad", payload=json.dumps("x" * 110_000))
+        db.sql("SELECT outbox.enqueue('Order', n::text, 'x', to_jsonb(repeat('x', 3000))) FROM generate_series(1, 100) AS n")
+        stream.read(100)
+        wait_until(lambda: db.pending() == 0, 60, sinks(db))
+    [(event, error)] = db.sql("SELECT id::text, last_error FROM outbox.events WHERE status = 'FAILED'")
+    assert event == bad and "Maximum Payload" in error
+    assert stream.count() == 100
 
 
 def test_tls_of_another_host(db, tls_server, authority, name):
