@@ -138,6 +138,14 @@ std::string error_of(std::string_view json) {
   return answer.is_json && answer.has_error ? shown(answer.description) : std::string();
 }
 
+bool is_no_ack(std::string_view json) {
+  bool found = false;
+  read_json(std::string(json), [&](const JsonPath &path, const JsonValue &value) {
+    found = found || (path.size() == 2 && path[0] == "config" && path[1] == "no_ack" && value.text == "true");
+  });
+  return found;
+}
+
 std::vector<std::string> streams_of(std::string_view json) {
   std::vector<std::string> names;
   read_json(std::string(json), [&](const JsonPath &path, const JsonValue &value) {

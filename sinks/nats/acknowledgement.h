@@ -22,6 +22,8 @@ std::string place_of(std::string_view json);
 
 /* The error in an answer of JetStream, as it is to be shown; empty if it is none. */
 std::string error_of(std::string_view json);
+/* Whether the answer to $JS.API.STREAM.INFO is of a stream that acknowledges nothing. */
+bool is_no_ack(std::string_view json);
 /* The names in the answer to $JS.API.STREAM.NAMES. */
 std::vector<std::string> streams_of(std::string_view json);
 

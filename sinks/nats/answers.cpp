@@ -137,14 +137,19 @@ void Publisher::on_permission_error(std::string_view error) {
 void Publisher::give_up_unanswered(Time now) {
   constexpr std::chrono::seconds recent{5};
   while (!in_flight_.empty() && acknowledged_up_to_ > in_flight_.begin()->first && now - acknowledged_at_ < recent &&
-         now - in_flight_.begin()->second.sent_at >= StallDetector::stall_after) {
-    auto at = in_flight_.begin();
-    until_memory([&] {
-      on_refused(at->second, "is acknowledged by no stream within 30 s: create one for it, or correct option subject",
-                 OB_REASON_TOPIC);
-    });
-    in_flight_.erase(at);
-  }
+         now - in_flight_.begin()->second.sent_at >= StallDetector::stall_after)
+    give_up_oldest();
+}
+
+void Publisher::give_up_oldest() {
+  auto at = in_flight_.begin();
+  until_memory([&] {
+    on_refused(at->second,
+               "is acknowledged by no stream within 30 s: create one for it, set no_ack of its stream to false, or "
+               "correct option subject",
+               OB_REASON_TOPIC);
+  });
+  in_flight_.erase(at);
 }
 
 void Publisher::report_degraded() {

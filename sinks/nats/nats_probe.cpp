@@ -121,7 +121,8 @@ private:
     }
     std::string list;
     bool is_there = wanted.empty();
-    for (const std::string &name : streams_of(operation.text)) {
+    const std::vector<std::string> names = streams_of(operation.text);
+    for (const std::string &name : names) {
       list += (list.empty() ? "" : ", ") + in_quotes(name);
       is_there = is_there || name == wanted;
     }
@@ -132,7 +133,19 @@ private:
                     "Create the stream, or correct the options subject and stream. Events wait until it is there.");
     else
       probe_.passed("stream", list + (filter.ends_with('>') ? " takes subjects of " : " takes ") + filter);
-    return is_there && !list.empty();
+    return is_there && !list.empty() && acknowledges(wanted.empty() ? names.front() : wanted);
+  }
+
+  /* A stream with no_ack stores messages, and no event would ever count as delivered. */
+  bool acknowledges(const std::string &stream) {
+    if (stream.find_first_of(" \t\r\n.*>") != stream.npos)
+      return true; /* no server has such a stream */
+    Operation operation = ask("$JS.API.STREAM.INFO." + stream, "", "stream");
+    if (operation.kind == Operation::Kind::Error || !is_no_ack(operation.text))
+      return true;
+    probe_.failed("stream", "stream " + in_quotes(stream) + " acknowledges nothing (no_ack)",
+                  "Set no_ack of the stream to false. Its events are sent, and never count as delivered.");
+    return false;
   }
 
   void send() {

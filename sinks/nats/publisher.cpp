@@ -53,6 +53,7 @@ void Publisher::connect() {
   received_at_ = alive_at_ = acknowledged_at_ = Clock::now();
   connected_at_us_ = duration_cast<microseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
   told_of_duplicate_ = pinged_ = false;
+  asked_at_ = {};
   reporter_->log(OB_LOG_INFO, "connected to " + connection_->peer() + ", " + connection_->product());
   if (size_t most = connection_->max_payload(); most < config_->max_message_bytes)
     reporter_->log(OB_LOG_WARNING, "max_payload of the server is " + std::to_string(most) +
@@ -81,10 +82,11 @@ Publisher::Time Publisher::look_at() const {
   Time at = connect_at();
   if (connection_) {
     at = std::min(subjects_.look_at(), alive_at_ + config_->connecting.ping_interval * (pinged_ ? 2 : 1));
-    for (const auto &[subject, waiting] : waiting_)
-      at = std::min(at, subjects_.ready_at(subject));
+    if (connection_->unsent() < most_unsent)
+      for (const auto &[subject, waiting] : waiting_)
+        at = std::min(at, subjects_.ready_at(subject));
     if (!in_flight_.empty())
-      at = std::min({at, stall_detector_.stalled_at(),
+      at = std::min({at, stall_detector_.stalled_at(), ask_at(),
                      std::max(in_flight_.begin()->second.sent_at + StallDetector::stall_after,
                               Clock::now() + milliseconds(500))}); /* give_up_unanswered() may have to wait */
   }
@@ -107,14 +109,35 @@ void Publisher::check_time() {
     connection_->out() += "PING\r\n";
     pinged_ = true;
   }
-  if (stalled && !drains)
+  ask_if_unanswered(now);
+  if (stalled && !drains && asked_at_ > in_flight_.begin()->second.sent_at && received_at_ > asked_at_) {
+    stall_detector_.on_acknowledgement(now); /* the server answers, and no stream does */
+    while (!in_flight_.empty() && now - in_flight_.begin()->second.sent_at >= StallDetector::stall_after / 2)
+      give_up_oldest();
+  } else if (stalled && !drains) {
     throw Trouble("connect", OB_REASON_TIMEOUT,
                   "no stream behind " + connection_->peer() + " has acknowledged a message for " +
                       std::to_string(StallDetector::stall_after.count()) + " s, and " +
                       std::to_string(in_flight_.size()) + (in_flight_.size() == 1 ? " waits" : " wait") +
                       ", of subject \"" + in_flight_.begin()->second.subject + "\" for example",
                   "is there a stream for it? Another subscriber of the subject hides that there is none");
+  }
   give_up_unanswered(now);
+}
+
+/* Half the time after which nothing is acknowledged, the server is asked for a sign of life: one that answers has
+ * read all messages before, so it is the stream that acknowledges nothing. */
+Publisher::Time Publisher::ask_at() const {
+  const bool asked = in_flight_.empty() || asked_at_ > in_flight_.begin()->second.sent_at;
+  return asked ? Time::max() : in_flight_.begin()->second.sent_at + StallDetector::stall_after / 2;
+}
+
+void Publisher::ask_if_unanswered(Time now) {
+  if (now < ask_at())
+    return;
+  connection_->out() += "PING\r\n";
+  pinged_ = true;
+  asked_at_ = now;
 }
 
 // ---- messages out ----

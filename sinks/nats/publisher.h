@@ -68,7 +68,10 @@ private:
   void on_foreign_duplicate(std::string_view answer);
   void on_rejected(const InFlight &message, const std::string &why, ob_reason reason);
   void on_refused(const InFlight &message, const std::string &why, ob_reason reason);
+  Time ask_at() const;
+  void ask_if_unanswered(Time now);
   void give_up_unanswered(Time now);
+  void give_up_oldest();
   std::string about_subject(const std::string &subject) const;
   void report_degraded();
 
@@ -83,6 +86,7 @@ private:
   Time alive_at_{};                        /* when something was received, or left a full socket */
   uint64_t acknowledged_up_to_ = 0;        /* the server has read all messages before this one */
   bool pinged_ = false;                    /* the server has been asked for a sign of life */
+  Time asked_at_{};                        /* the same, because nothing is acknowledged */
   std::map<uint64_t, InFlight> in_flight_; /* by number, so the oldest comes first */
   uint64_t last_number_ = 0;
   std::vector<uint64_t> stored_; /* serials, reported together */

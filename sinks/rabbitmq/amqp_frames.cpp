@@ -72,8 +72,9 @@ void append_heartbeat(std::string &out) {
 }
 
 void append_publish(amqp_channel_t channel, std::string_view exchange, std::string_view routing_key,
-                    std::string_view properties, std::string_view body, size_t frame_max, std::string &out) {
-  amqp_basic_publish_t publish{0, as_bytes(exchange), as_bytes(routing_key), 1, 0};
+                    std::string_view properties, std::string_view body, bool mandatory, size_t frame_max,
+                    std::string &out) {
+  amqp_basic_publish_t publish{0, as_bytes(exchange), as_bytes(routing_key), mandatory, 0};
   all_or_nothing(out, [&] {
     append_method_frame(channel, AMQP_BASIC_PUBLISH_METHOD, &publish, 2 * short_string + 8, out);
     append_frame(AMQP_FRAME_HEADER, channel, out, [&] {

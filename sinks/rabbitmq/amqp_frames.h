@@ -34,7 +34,8 @@ void append_method(amqp_channel_t channel, amqp_method_number_t id, void *method
 void append_heartbeat(std::string &out);
 /* The frames of one message. `properties` are encoded ones. */
 void append_publish(amqp_channel_t channel, std::string_view exchange, std::string_view routing_key,
-                    std::string_view properties, std::string_view body, size_t frame_max, std::string &out);
+                    std::string_view properties, std::string_view body, bool mandatory, size_t frame_max,
+                    std::string &out);
 /* `headers_size`: the bytes of all names and values of the headers. */
 std::string encode_properties(const amqp_basic_properties_t &properties, size_t headers_size);
 

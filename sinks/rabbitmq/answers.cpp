@@ -69,7 +69,8 @@ void Publisher::on_connection(const amqp_frame_t &frame) {
 static std::string text_of(const amqp_basic_return_t &returned) {
   return std::to_string(returned.reply_code) + " " + said(returned.reply_text) + ": no queue is bound to exchange " +
          in_quotes(view(returned.exchange)) + " for routing key " + in_quotes(view(returned.routing_key)) +
-         ": bind a queue, or correct the options exchange and routing_key";
+         ": bind a queue, correct the options exchange and routing_key, or, if the exchange returns what it delivers "
+         "(x-delayed-message), set option mandatory 'false'";
 }
 
 void Publisher::on_publishing(const amqp_frame_t &frame) {

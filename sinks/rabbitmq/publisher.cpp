@@ -199,7 +199,7 @@ void Publisher::publish(uint64_t serial, Message &message, RefusedTargets::Answe
   Unconfirmed &entry = tries ? tried_.emplace() : unconfirmed_.try_emplace(last_tag_ + 1).first->second;
   try {
     append_publish(tries ? trying : publishing, message.exchange, message.routing_key, message.properties,
-                   message.body, connection_->frame_max(), connection_->out());
+                   message.body, config_->mandatory, connection_->frame_max(), connection_->out());
   } catch (...) {
     if (tries)
       tried_.reset();

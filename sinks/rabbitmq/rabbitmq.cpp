@@ -61,8 +61,14 @@ public:
   }
   bool sends_test_event() const override { return true; }
   std::vector<Advice> advise(const SinkConfig &config, const Options &server, const Options *mapping) const override {
-    const Connecting &connecting = static_cast<const RabbitConfig &>(config).connecting;
+    const auto &rabbit = static_cast<const RabbitConfig &>(config);
+    const Connecting &connecting = rabbit.connecting;
     std::vector<Advice> found = connecting.advise(server);
+    if (!rabbit.mandatory)
+      found.push_back({"mandatory",
+                       "An event that no queue takes counts as delivered, and is lost: the broker is not asked to "
+                       "return it. Only an exchange that returns what it delivers (x-delayed-message) needs that.",
+                       set_option(server, MANDATORY, "true"), true});
     if (connecting.user == "guest" && connecting.leaves_this_machine())
       found.push_back(
           {"login",

@@ -18,6 +18,7 @@ public:
 
   const MessageMaker maker;
   const Connecting connecting;
+  bool mandatory = true;
   uint32_t max_in_flight = 2000;
   size_t max_message_bytes = 16'777'216;
 };

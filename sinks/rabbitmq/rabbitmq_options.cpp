@@ -58,6 +58,10 @@ static std::vector<OptionSpec> make_options() {
       server_option(
           MAX_MESSAGE_BYTES, check<parse_max_message_bytes>,
           "Largest body in bytes, at most the broker's max_message_size: 1024 to 536870912. Default 16777216."),
+      server_option(
+          MANDATORY, check<parse_bool>,
+          "Whether the broker returns messages that no queue takes. Default true. False only for an exchange "
+          "that returns what it delivers (x-delayed-message): a message without a queue is then lost."),
       server_option(HEARTBEAT, check<parse_heartbeat>,
                     "A broker that is silent for twice as long is gone: 1s to 1h. Default 30s."),
       mapping_option(

@@ -10,7 +10,7 @@
 namespace outbox::rabbitmq {
 
 inline constexpr OptionName VHOST{"vhost"}, MAX_IN_FLIGHT{"max_in_flight"}, MAX_MESSAGE_BYTES{"max_message_bytes"},
-    HEARTBEAT{"heartbeat"};
+    HEARTBEAT{"heartbeat"}, MANDATORY{"mandatory"};
 
 /* How to reach a broker, and to log in. Immutable. */
 struct Connecting : ConnectOptions {

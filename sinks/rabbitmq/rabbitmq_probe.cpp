@@ -112,7 +112,7 @@ private:
     content.properties._flags |= AMQP_BASIC_HEADERS_FLAG;
     append_publish(publishing, content.exchange, content.routing_key,
                    encode_properties(content.properties, content.headers_size + 64),
-                   std::string_view(content.body.data ? content.body.data : "", content.body.len),
+                   std::string_view(content.body.data ? content.body.data : "", content.body.len), config_.mandatory,
                    connection_->frame_max(), connection_->out());
     report(content);
   }
@@ -129,7 +129,8 @@ private:
         if (returned)
           probe_.failed("send", "no queue is bound to " + where,
                         "Bind a queue, or correct the options exchange and routing_key. A queue may be bound for "
-                        "other types of events only.");
+                        "other types of events only. An exchange of type x-delayed-message returns what it delivers: "
+                        "set option mandatory 'false' for it.");
         else
           probe_.passed("send", "the broker has stored a test message of type " + std::string(TestEvent::type) +
                                     " in " + where);

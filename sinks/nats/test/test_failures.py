@@ -271,6 +271,26 @@ def test_messages_without_an_answer(sink, server, name):
     assert sink.value("SELECT count(*) FROM outbox.events") == 0
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_stream_that_acknowledges_nothing(sink, server, name):
+    """It is named, the connection stays, and one message tries it: the others are not stored again and again."""
+    stream = Stream(server, name, no_ack=True, duplicate_window=1)
+    assert [(ok, hint) for step, ok, message, hint in sink.sql("SELECT step, ok, message, hint FROM outbox.probe('nats')") if "(no_ack)" in message] == [
+        (False, "Set no_ack of the stream to false. Its events are sent, and never count as delivered.")]
+    connections = sink.pg.log.read_text().count("connected to")
+    many(sink, 20, 20)
+    degraded(sink, "is acknowledged by no stream within 30 s", "set no_ack", seconds=60)
+    stored = stream.count()
+    assert stored == 20
+    wait_until(lambda: stream.count() > stored, 30, sinks(sink))  # one tries
+    assert stream.count() == stored + 1
+    stream.update(no_ack=False)
+    wait_until(lambda: sink.pending() == 0, 120, sinks(sink))
+    no_attempt_was_spent(sink)
+    assert sink.pg.log.read_text().count("connected to") <= connections + 1
+
+
 @pytest.mark.timeout(600)
 def test_a_server_that_hangs(sink, server, name):
     """The number of messages to it is limited, and nothing of it is lost."""

@@ -203,11 +203,26 @@ def test_a_message_that_cannot_be_routed(db, broker, exchange):
     queue.read(50)
     state_is(db, "circuit open", "no queue is bound")
     error = db.value("SELECT outbox.sinks.last_error FROM outbox.sinks")
-    assert f'exchange "{exchange}"' in error and '"Order.order.lost"' in error and "bind a queue" in error
+    assert f'exchange "{exchange}"' in error and '"Order.order.lost"' in error and "bind a queue" in error and "set option mandatory 'false'" in error
     channel = broker.channel()
     channel.queue_bind(queue.name, exchange, "Order.order.lost")
     channel.connection.close()
     assert first_deliveries_in_order(queue.read(70, 120)) == 0
+
+
+def test_an_exchange_that_returns_what_it_delivers(db, broker, exchange):
+    """The option mandatory 'false' is for it; the doctor tells its price. An exchange without a queue would return messages, too."""
+    channel = broker.channel()
+    channel.exchange_declare(exchange, "topic", durable=True)
+    channel.connection.close()
+    db.rabbit_sink("rabbit", broker, exchange=exchange, max_attempts="1")
+    steps = {step: (ok, hint) for step, ok, hint in db.sql("SELECT step, ok, hint FROM outbox.probe('rabbit', send => true)")}
+    assert not steps["send"][0] and "set option mandatory 'false'" in steps["send"][1]
+    db.sql("ALTER SERVER rabbit OPTIONS (ADD mandatory 'false')")
+    many(db, 20, 5)
+    wait_until(lambda: db.pending() == 0, 30, sinks(db))
+    assert db.value("SELECT count(*) FROM outbox.events") == 0
+    assert "is lost" in db.doctor("advice rabbit mandatory")[1]
 
 
 def test_a_message_that_the_broker_refuses_is_found(db, broker, exchange):
