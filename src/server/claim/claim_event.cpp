@@ -41,9 +41,9 @@ static InFlightEvent *add_to_batch(WorkerSink *sink, const dispatch::ReadRow *re
   uint32 bytes;
 
   unreadable_begin(row->position, row->xmin, PART_EVENT);
-  careful_reads(sink, row->position, read->facts.handle);
+  careful().reads(sink, row->position, read->facts.handle);
   const bool made = event_row_to_event(row, sink->rules.ordered, sink->common.max_payload, event, &bytes);
-  careful_read();
+  careful().read();
   unreadable_done();
   if (!made)
     return NULL;
@@ -106,7 +106,7 @@ InFlightEvent *ClaimTable::claim(const dispatch::ReadRow &row, const char **reas
     *reason = "it cannot be read";
     return NULL;
   }
-  if (unlikely(careful_guilt(sink, event_row->position, row.facts.handle) == Guilt::GUILTY)) {
+  if (unlikely(careful().guilt(sink, event_row->position, row.facts.handle) == Guilt::GUILTY)) {
     fail_crashed(sink, &row);
     *reason = "it crashed the worker";
     return NULL;

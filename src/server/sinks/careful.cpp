@@ -20,21 +20,11 @@ static const int FIRST_QUIET_MS = 1000; /* the pause before a trial … */
 static const int LAST_QUIET_MS = 7000;  /* … is as long as this at most */
 static const int OPEN_PAUSE_MS = 300;   /* longer than the pause between two tries in sink_open.cpp */
 
-/* The work of other threads. */
-static struct AtWork {
-  Moment since;
-  uint64 ticket; /* of an event */
-  bool suspect;
-} at_work[OUTBOX_MAX_AT_WORK];
-static Work works[OUTBOX_MAX_AT_WORK]; /* their marks; object InvalidOid: the place is free */
-static int beginning = -1;             /* the place of what is being opened or handed over */
-static Work reading;                   /* position 0: nothing */
-static int n_used = 0;
-/* Until then nothing begins. MOMENT_NEVER: a suspect waits until nothing is at work. MOMENT_NONE: no suspect waits.
- */
-static Moment quiet_until = MOMENT_NONE;
-static Moment no_event_before = MOMENT_NONE; /* a sink that is suspect waits to be opened */
-static uint64 turns = 0;
+Careful &careful(void) {
+  static Careful the_object;
+
+  return the_object;
+}
 
 static uint64 build_of(const WorkerSink *sink) {
   return crash_build(kind_library_file(sink->kind));
@@ -49,46 +39,46 @@ static Work work_of(const WorkerSink *sink, int64 position, const dispatch::RowH
           build_of(sink)};
 }
 
-static bool is_used(int i) {
-  return OidIsValid(works[i].object);
+bool Careful::is_used(int i) const {
+  return OidIsValid(works_[i].object);
 }
 
-static void end(int i, bool survived) {
-  if (survived && at_work[i].suspect)
-    crash_acquit(&works[i]);
-  n_used--;
-  works[i] = {};
-  crash_at_work(works);
+void Careful::end(int i, bool survived) {
+  if (survived && at_work_[i].suspect)
+    crash_acquit(&works_[i]);
+  n_used_--;
+  works_[i] = {};
+  crash_at_work(works_);
 }
 
-static void begin(int i, const Work *work, uint64 ticket, bool suspect, Moment now) {
-  n_used++;
-  quiet_until = MOMENT_NONE;
-  works[i] = *work;
-  at_work[i] = {now, ticket, suspect};
-  beginning = i;
-  crash_at_work(works);
+void Careful::begin(int i, const Work *work, uint64 ticket, bool suspect, Moment now) {
+  n_used_++;
+  quiet_until_ = MOMENT_NONE;
+  works_[i] = *work;
+  at_work_[i] = {now, ticket, suspect};
+  beginning_ = i;
+  crash_at_work(works_);
   crash_work_on(work);
 }
 
-static void look_at_clock(Moment now) {
+void Careful::look_at_clock(Moment now) {
   bool aged = false;
 
   for (int i = 0; i < OUTBOX_MAX_AT_WORK; i++) {
     if (!is_used(i))
       continue;
-    if (works[i].position == 0 && moment_is_past(at_work[i].since, now, crash_trial_ms())) {
+    if (works_[i].position == 0 && moment_is_past(at_work_[i].since, now, crash_trial_ms())) {
       end(i, true);
       continue;
     }
-    aged |= works[i].is_new && moment_is_past(at_work[i].since, now, NEW_MS);
-    works[i].is_new &= !moment_is_past(at_work[i].since, now, NEW_MS);
+    aged |= works_[i].is_new && moment_is_past(at_work_[i].since, now, NEW_MS);
+    works_[i].is_new &= !moment_is_past(at_work_[i].since, now, NEW_MS);
   }
   if (aged)
-    crash_at_work(works);
+    crash_at_work(works_);
 }
 
-static void end_all(void) {
+void Careful::end_all() {
   for (int i = 0; i < OUTBOX_MAX_AT_WORK; i++)
     if (is_used(i))
       end(i, false);
@@ -99,22 +89,22 @@ static Moment random_quiet(Moment now) {
 }
 
 /* Returns the place for more work, or -1 if it must wait. A suspect begins right after the pause, or asks for one. */
-static int place_for(bool suspect, Moment now) {
+int Careful::place_for(bool suspect, Moment now) {
   int place = -1;
 
   look_at_clock(now);
-  if (suspect && (n_used > 0 || quiet_until == MOMENT_NONE))
-    quiet_until = MOMENT_NEVER;
-  if (quiet_until == MOMENT_NEVER && n_used == 0)
-    quiet_until = random_quiet(now);
-  if (quiet_until > now)
+  if (suspect && (n_used_ > 0 || quiet_until_ == MOMENT_NONE))
+    quiet_until_ = MOMENT_NEVER;
+  if (quiet_until_ == MOMENT_NEVER && n_used_ == 0)
+    quiet_until_ = random_quiet(now);
+  if (quiet_until_ > now)
     return -1;
   for (int i = 0; i < OUTBOX_MAX_AT_WORK; i++) {
     if (!is_used(i)) {
       place = i;
       continue;
     }
-    if (at_work[i].suspect || !moment_is_past(at_work[i].since, now, ALONE_MS))
+    if (at_work_[i].suspect || !moment_is_past(at_work_[i].since, now, ALONE_MS))
       return -1;
   }
   return place;
@@ -122,11 +112,11 @@ static int place_for(bool suspect, Moment now) {
 
 /* ---- opening ------------------------------------------------------------------------------------------------ */
 
-CarefulOpen careful_before_open(const WorkerSink *sink, Moment now) {
+CarefulOpen Careful::before_open(const WorkerSink *sink, Moment now) {
   const Work work = work_of(sink);
   const Guilt guilt = crash_guilt(&work);
 
-  beginning = -1;
+  beginning_ = -1;
   if (guilt == Guilt::GUILTY)
     return OPEN_NEVER;
   if (likely(!crash_is_careful()))
@@ -134,29 +124,29 @@ CarefulOpen careful_before_open(const WorkerSink *sink, Moment now) {
   const bool suspect = guilt == Guilt::SUSPECT;
   const int place = place_for(suspect, now);
   if (suspect)
-    no_event_before = place < 0 ? moment_after(now, OPEN_PAUSE_MS) : MOMENT_NONE;
+    no_event_before_ = place < 0 ? moment_after(now, OPEN_PAUSE_MS) : MOMENT_NONE;
   if (place < 0)
     return OPEN_LATER;
   begin(place, &work, 0, suspect, now);
   return OPEN_NOW;
 }
 
-void careful_opened(bool is_open) {
+void Careful::opened(bool is_open) {
   crash_work_done();
-  if (beginning >= 0 && !is_open)
-    end(beginning, true);
-  beginning = -1;
+  if (beginning_ >= 0 && !is_open)
+    end(beginning_, true);
+  beginning_ = -1;
 }
 
 /* ---- events ------------------------------------------------------------------------------------------------- */
 
-int careful_credit(int credit, Moment now) {
+int Careful::credit(int credit, Moment now) {
   if (likely(!crash_is_careful())) {
-    if (unlikely(n_used > 0))
+    if (unlikely(n_used_ > 0))
       end_all();
     return credit;
   }
-  return no_event_before <= now && place_for(false, now) >= 0 ? Min(credit, 1) : 0;
+  return no_event_before_ <= now && place_for(false, now) >= 0 ? Min(credit, 1) : 0;
 }
 
 /* Has another sink, whose turn was longer ago, an event to hand over? */
@@ -167,8 +157,8 @@ static bool others_turn(const WorkerSink *sink) {
   return false;
 }
 
-int careful_may_hand_over(WorkerSink *sink, Moment now) {
-  beginning = -1;
+int Careful::may_hand_over(WorkerSink *sink, Moment now) {
+  beginning_ = -1;
   if (likely(!crash_is_careful()))
     return sink->n_batch;
   if (others_turn(sink))
@@ -182,39 +172,39 @@ int careful_may_hand_over(WorkerSink *sink, Moment now) {
       sink->careful_turn = 0; /* its turn is the first one after the pause */
     return 0;
   }
-  sink->careful_turn = ++turns;
+  sink->careful_turn = ++turns_;
   begin(place, &work, sink->batch[0].ticket, suspect, now);
   return 1;
 }
 
-void careful_handed_over(int taken) {
-  if (likely(beginning < 0))
+void Careful::handed_over(int taken) {
+  if (likely(beginning_ < 0))
     return;
   crash_work_done();
   if (taken == 0)
-    end(beginning, false);
-  beginning = -1;
+    end(beginning_, false);
+  beginning_ = -1;
 }
 
-void careful_ended(uint64 ticket) {
-  if (likely(n_used == 0))
+void Careful::ended(uint64 ticket) {
+  if (likely(n_used_ == 0))
     return;
   for (int i = 0; i < OUTBOX_MAX_AT_WORK; i++)
-    if (is_used(i) && works[i].position != 0 && at_work[i].ticket == ticket)
+    if (is_used(i) && works_[i].position != 0 && at_work_[i].ticket == ticket)
       end(i, true);
 }
 
-Moment careful_next_moment(Moment now) {
+Moment Careful::next_moment(Moment now) const {
   Moment next = MOMENT_NEVER;
 
   if (likely(!crash_is_careful()))
     return next;
-  for (const Moment pause : {no_event_before, quiet_until})
+  for (const Moment pause : {no_event_before_, quiet_until_})
     if (pause > now)
       next = Min(next, pause);
   for (int i = 0; i < OUTBOX_MAX_AT_WORK; i++)
     for (const int length : {NEW_MS, ALONE_MS, crash_trial_ms()}) {
-      const Moment over = moment_after(at_work[i].since, length + 1);
+      const Moment over = moment_after(at_work_[i].since, length + 1);
       if (is_used(i) && over > now)
         next = Min(next, over);
     }
@@ -223,22 +213,22 @@ Moment careful_next_moment(Moment now) {
 
 /* ---- reading ------------------------------------------------------------------------------------------------ */
 
-void careful_reads(const WorkerSink *sink, int64 position, const dispatch::RowHandle &row) {
+void Careful::reads(const WorkerSink *sink, int64 position, const dispatch::RowHandle &row) {
   if (likely(!crash_is_careful()))
     return;
-  reading = work_of(sink, position, row);
-  reading.is_read = true;
-  crash_work_on(&reading);
+  reading_ = work_of(sink, position, row);
+  reading_.is_read = true;
+  crash_work_on(&reading_);
 }
 
-void careful_read(void) {
+void Careful::read() {
   crash_work_done();
-  if (unlikely(reading.position != 0) && crash_guilt_of_event(&reading) == Guilt::SUSPECT)
-    crash_acquit(&reading);
-  reading = {};
+  if (unlikely(reading_.position != 0) && crash_guilt_of_event(&reading_) == Guilt::SUSPECT)
+    crash_acquit(&reading_);
+  reading_ = {};
 }
 
-Guilt careful_guilt(const WorkerSink *sink, int64 position, const dispatch::RowHandle &row) {
+Guilt Careful::guilt(const WorkerSink *sink, int64 position, const dispatch::RowHandle &row) const {
   if (likely(!crash_knows_events()))
     return Guilt::NONE;
   Work work = work_of(sink, position, row);

@@ -27,7 +27,7 @@ static ob_sink *open_handle(ob_engine *engine, const WorkerSink *sink, const Sin
                             ob_error *error) {
   memset(error, 0, sizeof(*error));
   kind_library_retry(sink->kind);
-  const CarefulOpen open = careful_before_open(sink, now);
+  const CarefulOpen open = careful().before_open(sink, now);
   if (open == OPEN_NEVER)
     kind_crashed_error(error);
   else if (open == OPEN_LATER)
@@ -40,7 +40,7 @@ static ob_sink *open_handle(ob_engine *engine, const WorkerSink *sink, const Sin
   if (owner_may(sink, given, error))
     handle = ob_sink_open(engine, sink->name, sink->kind, given->options, given->n_options, given->mapping,
                           given->n_mapping, error);
-  careful_opened(handle != NULL);
+  careful().opened(handle != NULL);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   return handle;
 }

@@ -293,7 +293,7 @@ static Moment open_at(const WorkerSink *sink) {
 }
 
 void worker_sinks_refresh(Now now, bool may_open, bool waits_for_standby) {
-  careful_read(); /* if an error has ended the last round */
+  careful().read(); /* if an error has ended the last round */
   share_sinks();
   for (int i = n_list - 1; i >= 0; i--) {
     WorkerSink *sink = list[i];
@@ -313,7 +313,7 @@ void worker_sinks_refresh(Now now, bool may_open, bool waits_for_standby) {
     if (sink->state == SINK_OPEN) {
       ob_sink_get_status(sink->handle, &sink->status);
       library_text(sink->status.last_error);
-      sink->credit = careful_credit((int)Min(sink->status.credit, (uint32)INT_MAX), now.moment);
+      sink->credit = careful().credit((int)Min(sink->status.credit, (uint32)INT_MAX), now.moment);
       sink_signals_count(sink);
       early_retry_look(sink, now.wall);
       worker_stops_look(sink, now);
@@ -351,7 +351,7 @@ static bool waits_for_credit(const WorkerSink *sink) {
 }
 
 Moment worker_sinks_next_moment(Moment now) {
-  Moment moment = careful_next_moment(now);
+  Moment moment = careful().next_moment(now);
 
   for (int i = 0; i < n_list; i++) {
     WorkerSink *sink = list[i];

@@ -39,7 +39,7 @@ static void take_completion(const ob_completion *completion, Now now) {
     library_text(other_encoding);
     text = other_encoding;
   }
-  careful_ended(completion->ticket);
+  careful().ended(completion->ticket);
   worker_loop().take(completion->ticket,
                      {outcome, completion->retry_after_ms, text, completion->max_refusals, completion->suspect,
                       completion->slow_retry},

@@ -283,9 +283,9 @@ int WorkerPort::submit(RoundSink &of, bool with_gaps) {
     sink.batch[i].alone = worker_loop().is_blocker(sink.batch_events[i]);
   if (sink.n_batch == 0 || sink.state != SINK_OPEN)
     return 0;
-  const int n = careful_may_hand_over(&sink, moment_now());
+  const int n = careful().may_hand_over(&sink, moment_now());
   const int taken = n > 0 ? (int)ob_submit(sink.handle, sink.batch, n) : 0;
-  careful_handed_over(taken);
+  careful().handed_over(taken);
   return taken;
 }
 
