@@ -1,16 +1,18 @@
 /*
- * launcher.cpp: starts workers, restarts dead ones with growing pauses, and follows pg_database.
+ * launcher.cpp: starts workers, restarts dead ones with growing pauses (restart_pause.h), and follows pg_database.
  *
  * It connects to no database. A database is UNKNOWN until a worker has looked for the extension in it. The worker
  * stays if it finds the extension in the library's version, and exits otherwise. The commit of CREATE EXTENSION or
- * ALTER EXTENSION UPDATE marks its database (wake.cpp). What else may make the extension usable, such as a schema
- * that gets its name back, marks nothing, so workers look again from time to time.
+ * ALTER EXTENSION UPDATE marks its database (wake.cpp). Other things that make an extension usable mark nothing, so
+ * workers look again from time to time (look_again.h).
  */
 #include "server/process/launcher.h"
 
 #include "server/base/fault_point.h"
 #include "server/base/settings.h"
 #include "server/process/database_scan.h"
+#include "server/process/look_again.h"
+#include "server/process/restart_pause.h"
 #include "server/process/slot_sharing.h"
 #include "server/process/worker_health.h"
 #include "server/process/worker_slot.h"
@@ -30,14 +32,9 @@ extern "C" {
 #include "utils/memutils.h"
 }
 
-/* Restart pauses double from 1 s to 1 min, and begin anew after a worker has run for 1 min. */
-static const int64 FIRST_PAUSE_MS = 1000;
-static const int64 LAST_PAUSE_MS = 60000;
 /* Workers that look for the extension at the same time, so that they leave slots to other programs. */
 static const int MAX_SEARCHING = 2;
 static const int RESCAN_MS = 60000;
-/* Databases without the extension in which a worker looks again at a rescan, so that thousands cost little. */
-static const int MAX_LOOKS_AGAIN = 10;
 /* The longest sleep while waiting for a wall time, because the clock may be set. */
 static const long CLOCK_CHECK_MS = 10000;
 /* The longest sleep while workers of an earlier launcher end, and while no background worker slot is free. */
@@ -56,17 +53,7 @@ typedef struct Child {
   Moment started;
 } Child;
 
-/* The pause before a database's next worker, after its last ones failed. */
-typedef struct Pause {
-  Oid database;
-  int failures;
-  Moment until;
-} Pause;
-
 static Child children[OUTBOX_MAX_WORKERS];
-static Pause pauses[OUTBOX_MAX_DATABASES];
-static bool
-    look_again[OUTBOX_MAX_DATABASES]; /* a worker looks for the extension, though the last one has found none */
 static bool reported_out_of_slots = false;
 
 extern "C" PGDLLEXPORT void outbox_launcher_main(Datum argument);
@@ -111,31 +98,6 @@ static void announce_launcher(void) {
   LWLockRelease(shared->lock);
 }
 
-static Pause *pause_of(Oid database) {
-  Pause *free_pause = NULL;
-
-  for (int i = 0; i < OUTBOX_MAX_DATABASES; i++) {
-    if (pauses[i].database == database)
-      return &pauses[i];
-    if (pauses[i].database == InvalidOid && free_pause == NULL)
-      free_pause = &pauses[i];
-  }
-  if (free_pause) {
-    free_pause->database = database;
-    free_pause->failures = 0;
-    free_pause->until = MOMENT_NONE;
-  }
-  return free_pause;
-}
-
-static void looked(Oid database) {
-  LWLockAcquire(shared_state()->lock, LW_SHARED);
-  const DatabaseSlot *slot = shared_database(database, false);
-  if (slot)
-    look_again[slot - shared_state()->databases] = false;
-  LWLockRelease(shared_state()->lock);
-}
-
 /* Handles workers that have exited. */
 static void handle_exited(Now now) {
   for (int i = 0; i < OUTBOX_MAX_WORKERS; i++) {
@@ -144,7 +106,7 @@ static void handle_exited(Now now) {
     if (!child->used || GetBackgroundWorkerPid(child->handle, &pid) != BGWH_STOPPED)
       continue;
     OUTBOX_FAULT_POINT("launcher.exited");
-    looked(child->arguments.database);
+    look_again().looked(child->arguments.database);
     pfree(child->handle);
     child->used = false;
     if (child->dismissed)
@@ -159,52 +121,11 @@ static void handle_exited(Now now) {
     if (slot)
       slot->expected_exits &= ~own_bit;
     LWLockRelease(shared_state()->lock);
-    Pause *pause = pause_of(child->arguments.database);
-    if (pause == NULL)
-      continue;
-    if (expected) {
-      pause->database = InvalidOid;
-      worker_health_ended(child->arguments.database, 0, 0, MOMENT_NONE);
-      continue;
-    }
-    if (moment_is_past(child->started, now.moment, LAST_PAUSE_MS))
-      pause->failures = 0;
-    int64 delay = FIRST_PAUSE_MS << Min(pause->failures, 6);
-    pause->failures++;
-    pause->until = moment_after(now.moment, Min(delay, LAST_PAUSE_MS));
-    worker_health_ended(child->arguments.database, pause->failures, now.wall, pause->until);
+    if (expected)
+      restart_pauses().ended_as_told(child->arguments.database);
+    else
+      restart_pauses().failed(child->arguments.database, child->started, now);
   }
-}
-
-/* A worker of this database has crashed: its pause goes on after the restart of the server. Records of databases that
- * are not served have no use. */
-static void pause_after_crash(Oid database, const Crashes *crashes) {
-  const Now now = now_read();
-
-  LWLockAcquire(shared_state()->lock, LW_SHARED);
-  const bool served = shared_database(database, false) != NULL;
-  LWLockRelease(shared_state()->lock);
-  Pause *pause = served && crashes->count > 0 ? pause_of(database) : NULL;
-  if (!served)
-    crash_record_remove(database);
-  if (pause == NULL)
-    return;
-  pause->failures = crashes->count;
-  pause->until = moment_after(now.moment, crashes->pause_ms);
-  worker_health_crashed(database, crashes->count, crashes->last, pause->until);
-  if (crashes->is_new)
-    ereport(LOG, (errmsg("outbox worker of database %u has crashed, crashes in a row: %d", database, crashes->count),
-                  errdetail("The next one starts after %ld ms.", (long)crashes->pause_ms)));
-}
-
-/* Once after each restart of the server, also one that a crash has caused. */
-static void count_crashes(TimestampTz now) {
-  SharedState *shared = shared_state();
-
-  if (shared->crashes_counted)
-    return;
-  crash_records_count(now, pause_after_crash);
-  shared->crashes_counted = true;
 }
 
 /* The workers of a database that run or are starting; bit i is the worker of index i. */
@@ -367,34 +288,8 @@ static void sleep_until(Round *round, Moment moment) {
   round->sleep_ms = Min(round->sleep_ms, milliseconds_until(round->now.moment, moment));
 }
 
-/* At a rescan: in databases whose extension is of another version, in those where a commit has found no worker, so
- * that they have the extension, and in some of the rest by turns. `all`: in all. */
-static void choose_looks_again(bool all) {
-  static int next = 0;
-  SharedState *shared = shared_state();
-  int turns = MAX_LOOKS_AGAIN, last = next;
-
-  LWLockAcquire(shared->lock, LW_SHARED);
-  for (int step = 0; step < OUTBOX_MAX_DATABASES; step++) {
-    const int i = (next + step) % OUTBOX_MAX_DATABASES;
-    DatabaseSlot *slot = &shared->databases[i];
-    look_again[i] = false;
-    if (slot->oid == InvalidOid || slot->state < DATABASE_OTHER_VERSION)
-      continue;
-    look_again[i] =
-        all || slot->state == DATABASE_OTHER_VERSION || pg_atomic_exchange_u32(&slot->wakeup_requested, 0) == 1;
-    if (look_again[i] || turns == 0)
-      continue;
-    look_again[i] = true;
-    turns--;
-    last = i + 1;
-  }
-  LWLockRelease(shared->lock);
-  next = last % OUTBOX_MAX_DATABASES;
-}
-
 static bool is_searched(int i, const DatabaseSlot *slot) {
-  return slot->state == DATABASE_UNKNOWN || (slot->state >= DATABASE_OTHER_VERSION && look_again[i]);
+  return slot->state == DATABASE_UNKNOWN || (slot->state >= DATABASE_OTHER_VERSION && look_again().is_chosen(i));
 }
 
 static int wanted_workers(int i, const DatabaseSlot *slot) {
@@ -415,20 +310,18 @@ static void forget_dead_session(DatabaseSlot *shared_slot, DatabaseSlot *slot) {
 
 /* Is the pause after failed workers not over yet? CREATE EXTENSION ends it. */
 static bool is_paused(DatabaseSlot *shared_slot, const DatabaseSlot *slot, Round *round) {
-  Pause *pause = pause_of(slot->oid);
-
   if (slot->state == DATABASE_ANNOUNCED) {
     LWLockAcquire(shared_state()->lock, LW_EXCLUSIVE);
     if (shared_slot->state == DATABASE_ANNOUNCED)
       database_change_state(shared_slot, DATABASE_ACTIVE);
     LWLockRelease(shared_state()->lock);
-    if (pause)
-      pause->database = InvalidOid;
+    restart_pauses().forget(slot->oid);
     return false;
   }
-  if (pause == NULL || pause->until <= round->now.moment)
+  const Moment until = restart_pauses().until(slot->oid);
+  if (until <= round->now.moment)
     return false;
-  sleep_until(round, pause->until);
+  sleep_until(round, until);
   return true;
 }
 
@@ -552,11 +445,11 @@ void outbox_launcher_main(Datum) {
       stop_strays();
       MemoryContextSwitchTo(round);
       if (moment_is_past(looked_again_at, now.moment, RESCAN_MS)) {
-        choose_looks_again(false);
+        look_again().choose(false);
         looked_again_at = now.moment;
       }
       scanned_at = now.moment;
-      count_crashes(now.wall);
+      restart_pauses().count_crashes(now.wall);
     }
     OUTBOX_FAULT_POINT("launcher.begin");
     handle_exited(now);
@@ -568,7 +461,7 @@ void outbox_launcher_main(Datum) {
     if (ConfigReloadPending) {
       ConfigReloadPending = false;
       ProcessConfigFile(PGC_SIGHUP);
-      choose_looks_again(true);
+      look_again().choose(true);
     }
   }
   /* Exit code 0 would unregister the launcher, and pg_terminate_backend() would end delivery for good. */
