@@ -191,23 +191,29 @@ AS $$
 DECLARE
   part text;
   checks text[];
+  on_standbys boolean;
+  reads_tables boolean;
   locked boolean := false;
 BEGIN
-  FOREACH part IN ARRAY ARRAY['library', 'worker', 'sessions', 'locks', 'row_locks', 'transactions', 'events',
-                              'sinks', 'tables', 'upkeep', 'secrets', 'publications'] LOOP
-    CONTINUE WHEN pg_is_in_recovery() AND part IN ('sessions', 'locks', 'row_locks', 'transactions', 'upkeep',
-                                                     'publications');
-    -- A check that is left out has a row under its own name: users ask for checks by name.
-    checks := CASE part
-      WHEN 'library' THEN '{preload, version, librdkafka}'
-      WHEN 'worker' THEN '{worker, standby}'
-      WHEN 'row_locks' THEN '{row locks}'
-      WHEN 'transactions' THEN '{transactions, prepared, horizon}'
-      WHEN 'events' THEN '{routes, lost sink, origin, clock, positions, dead letters}'
-      WHEN 'upkeep' THEN '{retention, vacuum}'
-      ELSE ARRAY[part] END;
-    -- These parts read the tables. They are left out while a session has an exclusive lock on one, or waits for it.
-    IF part IN ('row_locks', 'events', 'sinks', 'publications') AND NOT locked THEN
+  -- The checks of each part, in their order: one that is left out has a row under its own name too, because users ask
+  -- for checks by name.
+  FOR part, checks, on_standbys, reads_tables IN
+    VALUES ('library', '{preload, version, librdkafka}'::text[], true, false),
+           ('worker', '{worker, standby}', true, false),
+           ('sessions', '{sessions}', false, false),
+           ('locks', '{locks}', false, false),
+           ('row_locks', '{row locks}', false, true),
+           ('transactions', '{transactions, prepared, horizon}', false, false),
+           ('events', '{routes, lost sink, origin, clock, positions, dead letters}', true, true),
+           ('sinks', '{sinks}', true, true),
+           ('tables', '{tables, collation}', true, false),
+           ('upkeep', '{retention, vacuum}', false, false),
+           ('secrets', '{secrets}', true, false),
+           ('publications', '{publications}', false, true)
+  LOOP
+    CONTINUE WHEN pg_is_in_recovery() AND NOT on_standbys;
+    -- Parts that read the tables are left out while a session has an exclusive lock on one, or waits for it.
+    IF reads_tables AND NOT locked THEN
       locked := EXISTS (SELECT FROM pg_locks AS l
                         JOIN pg_class AS c ON c.oid = l.relation
                           AND c.relnamespace IN ('outbox'::regnamespace, 'outbox_internal'::regnamespace)
@@ -217,7 +223,7 @@ BEGIN
                           AND c.relname !~ '^events_sent_');
     END IF;
     BEGIN
-      IF part IN ('row_locks', 'events', 'sinks', 'publications') AND locked THEN
+      IF reads_tables AND locked THEN
         RAISE lock_not_available;
       END IF;
       PERFORM outbox_internal.time_limit(5000);

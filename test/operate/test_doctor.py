@@ -32,6 +32,20 @@ def test_a_healthy_database(receiver, db):
     assert db.doctor("librdkafka")[0] == "ok"
 
 
+def test_groups_that_fail(db):
+    """Users ask for checks by name: each check of a group that could not look has a row."""
+    well = [check for check, in db.sql("SELECT \"check\" FROM outbox.doctor() WHERE \"check\" <> 'sessions'")]
+    groups = db.sql("""SELECT proname FROM pg_proc WHERE pronamespace = 'outbox_internal'::regnamespace
+                       AND proname ~ '^doctor_' AND proargnames = '{patience,check,status,detail,hint}'""")
+    for group, in groups:
+        db.sql(f"""CREATE OR REPLACE FUNCTION outbox_internal.{group}(
+                     patience interval, OUT "check" text, OUT status text, OUT detail text, OUT hint text
+                   ) RETURNS SETOF record LANGUAGE plpgsql AS $$ BEGIN RAISE 'broken'; END $$""")
+    rows = db.sql("SELECT \"check\", detail FROM outbox.doctor() WHERE \"check\" <> 'sessions'")
+    assert [check for check, _ in rows] == well
+    assert {detail for _, detail in rows} == {"The doctor could not look: broken"}
+
+
 @pytest.mark.timing
 def test_no_false_alarm_under_load(db, receiver, setting):
     """Writers that commit and roll back, a retention, a worker that exits when idle and is started by each event: no
