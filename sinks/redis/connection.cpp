@@ -48,16 +48,8 @@ void Connection::connect(const Host &host, const Patience &patience) {
   transport_.connect(patience);
 }
 
-/* Without TLS, Redis takes a handshake for the beginning of a command, and waits for the rest. */
 void Connection::start_tls(const Patience &patience) {
-  try {
-    transport_.start_tls(patience);
-  } catch (const Trouble &trouble) {
-    if (trouble.reason != OB_REASON_TIMEOUT)
-      throw;
-    throw Trouble("TLS", OB_REASON_TIMEOUT, "TLS failed: " + peer() + " has not answered in time",
-                  "name the server's tls-port in option hosts, or leave out option tls");
-  }
+  transport_.start_tls(patience);
 }
 
 void Connection::read_hello(const redisReply &hello) {
@@ -82,15 +74,7 @@ void Connection::log_in(const Patience &patience) {
   if (!options_.password.empty())
     hello.insert(hello.end(), {"AUTH", options_.user, options_.password});
   hello.insert(hello.end(), {"SETNAME", "outbox"});
-  Reply reply;
-  try {
-    reply = ask(hello, patience, "login");
-  } catch (const Trouble &lost) {
-    if (lost.reason != OB_REASON_CONNECTION || !lost.hint.empty())
-      throw;
-    throw Trouble("login", OB_REASON_CONNECTION, peer() + " hung up at the login",
-                  "is this the port of a Redis server, and does it want TLS?");
-  }
+  Reply reply = ask(hello, patience, "login");
   if (is_error(*reply))
     throw refused("login",
                   options_.user.empty() ? "the server refuses a login without a password"

@@ -110,10 +110,11 @@ LANGUAGE c VOLATILE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_probe';
 COMMENT ON FUNCTION outbox.probe(text, interval, boolean) IS
   'Lets the worker try a sink with its committed options, whatever the state of the sink: it connects (a webhook: '
-  'resolve, network guard, TLS), authenticates, and asks for metadata and rights. It sends no event or request and '
-  'creates no topic. It looks for the topics of the option topic and of pending events. With send => true a webhook '
-  'then gets a test event of type outbox.probe, with the header Outbox-Probe: true, signed and with the sink''s '
-  'credentials like an event. Returns one row per step with its duration; a failed step says why and what to do, and '
+  'resolve, network guard, TLS, then the request OPTIONS *, for which any answer will do), authenticates, and asks '
+  'for metadata and rights. It sends no event and creates no topic. It looks for the topics of the option topic and '
+  'of pending events. With send => true a webhook gets a test event instead, of type outbox.probe, with the header '
+  'Outbox-Probe: true, signed and with the sink''s credentials like an event. Returns '
+  'one row per step with its duration; a failed step says why and what to do, and '
   'ok is NULL for what could not be looked at. Without timeout it waits as long as the sink would: 20 seconds '
   '(Kafka: 10), or 5 seconds more than its options timeout, connect_timeout and wait_timeout, at most 5 minutes. '
   'Needs USAGE on the server. '

@@ -116,6 +116,16 @@ TEST(KafkaErrors, AreExplainedWithoutAnAddress) {
   EXPECT_EQ(diagnosis.explain("b:9092/1: Connect to ipv4#10.0.0.1:90"), "b:9092/1: Connect to it");
 }
 
+/* librdkafka would have it that the broker is too old. */
+TEST(KafkaErrors, ABrokerThatDoesNotAnswerIsNamed) {
+  EXPECT_EQ(KafkaDiagnosis()
+                .explain("b:9092/bootstrap: ApiVersionRequest failed: Local: Timed out: probably due to "
+                         "broker version < 0.10 (see api.version.request configuration) (after 9ms in "
+                         "state APIVERSION_QUERY)")
+                .substr(0, 66),
+            "the broker takes the connection and does not answer: is it running");
+}
+
 /* librdkafka cuts a broker's text in its buffer: the beginning of a secret at the end is masked, too. */
 TEST(KafkaErrors, ASecretThatLibrdkafkaCutsIsMasked) {
   SecretMask mask;

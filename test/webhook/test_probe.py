@@ -76,11 +76,13 @@ def day(days: int) -> str:
 
 
 def test_without_tls(db, receiver):
-    """Which endpoints respond, and that no request is sent."""
+    """Which endpoints respond, and that no event is sent."""
     db.webhook_sink("good", receiver)
     assert [step[:3] for step in probe(db, "good")] == [
-        ("resolve", True, "the url's host has an address"), ("connect", True, f"127.0.0.1 port {receiver.port} accepts the connection")]
-    assert not receiver.deliveries
+        ("resolve", True, "the url's host has an address"), ("connect", True, f"127.0.0.1 port {receiver.port} accepts the connection"),
+        ("answer", True, "the endpoint answers requests (OPTIONS *: HTTP 401)")]
+    [ping] = receiver.deliveries
+    assert (ping.path, ping.body) == ("*", b"") and not [name for name in ping.headers if name.startswith("webhook-")]
     db.webhook_sink("refused", f"http://127.0.0.1:{free_port()}/")
     db.webhook_sink("unknown", "http://no-such-host.invalid/")
     for sink, step, words in (("refused", "connect", "Connection refused"), ("unknown", "resolve", "Could not resolve host")):
@@ -114,6 +116,38 @@ def test_a_mute_endpoint(db):
         steps = probe(db, "mute", "500 ms")
         assert 0.5 <= time.monotonic() - start < 9, "not the default of 10 s"
     assert steps[-1][:3] == ("TLS", False, "the endpoint takes the connection and does not answer the handshake")
+
+
+def test_an_endpoint_that_takes_connections_and_answers_nothing(endpoints, db):
+    """Sink and probe say so, and what the url may be wrong about."""
+    tls = endpoints.receivers["tls"] = Handshakes(endpoints.authority.issue("crm", HOST).server_context())
+    wants_tls = "; perhaps this port wants TLS, and the url must begin with https (libcurl: "
+    with socket.create_server((HOST, 0)) as mute:
+        port = mute.getsockname()[1]
+        said = {
+            "mute": (f"http://{HOST}:{port}/", "the endpoint takes the connection and does not answer the request" + wants_tls),
+            "plain": (tls.url.replace("https", "http"), "the endpoint closed the connection without an answer" + wants_tls),
+            "handshake": (f"https://{HOST}:{port}/", "TLS failed: the endpoint takes the connection and does not answer the handshake. Is it running"),
+            "after": (tls.url, "the endpoint closed the connection without an answer (libcurl: "),
+        }
+        for sink, (url, _) in said.items():
+            db.webhook_sink(sink, url, ca_pem=endpoints.authority.certificate, events="none", timeout="1s")
+            db.enqueue("Order", sink, sink=sink)
+        for sink, (_, words) in said.items():
+            wait_until(lambda: words in (db.sink("last_error", sink)[0] or ""), 20, lambda: db.sql("SELECT * FROM outbox.sinks"))
+            assert db.state(sink) in ("failing", "circuit open")
+            *_, (step, ok, message, _) = probe(db, sink)
+            assert (step, ok) == ("TLS" if sink == "handshake" else "answer", False)
+            assert message.split(" (libcurl")[0] == words.split(" (libcurl")[0].removeprefix("TLS failed: ").removesuffix(". Is it running")
+
+
+@pytest.mark.parametrize("text", ["The plain HTTP request was sent to HTTPS port", "Client sent an HTTP request to an HTTPS server."])
+def test_an_endpoint_that_says_that_it_wants_tls(db, rig, text):
+    receiver = rig.receiver(mode=status(400, body=text.encode()))
+    db.webhook_sink("crm", receiver)
+    step, ok, message, _ = probe(db, "crm")[-1]
+    receiver.stop()
+    assert (step, ok) == ("answer", False) and text in message
 
 
 @pytest.mark.slow
@@ -155,7 +189,7 @@ def test_certificates(endpoints, db):
     port = endpoints.receivers["good"].port
     assert [step[:3] for step in probe(db, "good")] == [
         ("resolve", True, "the url's host has an address"), ("connect", True, f"127.0.0.1 port {port} accepts the connection"),
-        ("TLS", True, "the endpoint's certificate is accepted")]
+        ("TLS", True, "the endpoint's certificate is accepted"), ("answer", True, "the endpoint answers requests (OPTIONS *: HTTP 200)")]
     for sink, (message, hint) in said.items():
         *before, (step, ok, told, next_step) = probe(db, sink)
         assert [step[:2] for step in before] == [("resolve", True), ("connect", True)], before
@@ -168,7 +202,7 @@ def test_certificates(endpoints, db):
     assert db.value("SELECT sum(attempts) FROM outbox.events") == 0  # only the sink is to blame
     db.set_sink("stranger", ca_pem=endpoints.stranger.certificate)
     wait_until(lambda: endpoints.receivers["stranger"].accepted(), 20, "the event, once the authority is given")
-    assert not any(receiver.deliveries for name, receiver in endpoints.receivers.items() if name != "stranger")
+    assert not any(receiver.deliveries for name, receiver in endpoints.receivers.items() if name not in ("good", "stranger"))
 
 
 def test_other_faults_of_tls(endpoints, db, rig):
@@ -207,13 +241,14 @@ def test_client_certificates(endpoints, db):
         refused = ("the endpoint does not accept the client certificate, whose authority it does not know", "the endpoint hung up when it had got the client certificate")
         assert (step, ok) == ("TLS", False) and message in refused and "ssl_certificate_pem" in hint, message
         db.set_mapping(sink, ssl_certificate_pem=known.certificate, ssl_key_pem=known.key)
-        assert probe(db, sink)[-1][:3] == ("TLS", True, "the endpoint's certificate is accepted, and the client's was shown")
+        assert ("TLS", True, "the endpoint's certificate is accepted, and the client's was shown") in [step[:3] for step in probe(db, sink)]
 
 
 def test_a_client_certificate_that_is_optional(endpoints, db):
     context = endpoints.authority.issue("crm", HOST).server_context(clients=endpoints.clients, optional=True)
     endpoints.add("optional", context)
-    step, ok, message, hint = probe(db, "optional")[-1]
+    *_, (step, ok, message, hint), (last, answers, *_) = probe(db, "optional")
+    assert (last, answers) == ("answer", True)
     assert (step, ok) == ("TLS", True) and "asks for a client certificate" in message and "ssl_certificate_pem" in hint
 
 

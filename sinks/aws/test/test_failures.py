@@ -7,9 +7,11 @@ from email.utils import formatdate
 
 import pytest
 from outbox_rig import wait_until
-from outbox_rig.kind_fixtures import memory_is_bounded, metrics_show
+from outbox_rig.certificates import Authority
+from outbox_rig.kind_fixtures import an_endpoint_without_an_answer_is_named, memory_is_bounded, metrics_show
 
 from front import Answer, error, xml_error
+from moto import REGION
 from test_delivery import all_is_sent, bodies, by_key, many, sinks
 
 QUICK = {"retry": "exponential 100ms..500ms", "max_attempts": "1000"}
@@ -130,6 +132,10 @@ def test_a_service_that_hangs(db, make_moto, name):
         moto.thaw()
     wait_until(lambda: db.pending() == 0, 60, sinks(db))
     assert {body["n"] for body in bodies(queue.messages + queue.take())} == set(range(120))
+
+
+def test_a_service_that_does_not_answer(db):
+    an_endpoint_without_an_answer_is_named(db, "aws", Authority("ours"), "target", endpoint="URL", queue_url="URL/123456789012/orders.fifo", region=REGION)
 
 
 def test_memory_is_bounded_while_the_service_hangs(db, make_moto, name):

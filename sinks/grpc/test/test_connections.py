@@ -11,7 +11,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from outbox_rig import wait_until
-from outbox_rig.kind_fixtures import advice_is, worker_pid
+from outbox_rig.kind_fixtures import advice_is, an_endpoint_without_an_answer_is_named, worker_pid
 from outbox_rig.certificates import Authority
 from outbox_rig.preload import compiled
 from outbox_rig.process import free_port
@@ -62,6 +62,10 @@ def sockets_to(port: int, pid: int) -> list[socket.socket]:
                     found.append(each)
     os.close(process)
     return found
+
+
+def test_a_peer_that_does_not_answer(db, authority):
+    an_endpoint_without_an_answer_is_named(db, "grpc", authority, "HTTP/2", url="URL")
 
 
 def test_a_server_of_another_authority(db, tls_service):

@@ -141,14 +141,15 @@ def test_no_server(db, server, name):
     (b"INFO secret of the endpoint\r\n", "its INFO is no JSON"),
     (b"+OK secret of the endpoint\r\n", "does not begin as a NATS server does"),
     (b'INFO {"version":"2.0.0","max_payload":1048576}\r\n', "the server knows no headers"),
-    (b"", "no answer in time"),
-    (None, "was lost"),
+    (b"", "takes the connection and gives no answer in time: is this its port, and is option tls as that port wants it?"),
+    (None, "was lost before a first answer"),
 ])
 def test_a_peer_that_is_no_server(db, server, answer, error):
     """Nothing of its answer is shown: sinks must not be a way to read from the server's network."""
     with strange_peer(answer) as port:
         db.nats_sink("nats", server, hosts=f"127.0.0.1:{port}", connect_timeout="500ms")
         state_is(db, "circuit open", error)
+        assert error.split(": ")[0] in str(db.sql("SELECT * FROM outbox.probe('nats')"))
         assert "secret of" not in str(db.sql("SELECT * FROM outbox.sinks")) + str(db.sql("SELECT * FROM outbox.probe('nats')"))
 
 
@@ -210,7 +211,8 @@ def test_a_handshake_that_hangs(db, server):
     """It ends with connect_timeout."""
     with strange_peer(b'INFO {"version":"2.9.10","max_payload":1048576,"headers":true,"tls_required":true}\r\n') as port:
         db.nats_sink("nats", server, hosts=f"127.0.0.1:{port}", tls="true", connect_timeout="500ms")
-        state_is(db, "circuit open", "no answer in time")
+        state_is(db, "circuit open", "takes the connection and gives no answer in time to the handshake: name its TLS port in option hosts")
+        assert "no answer in time to the handshake" in probe(db)["TLS"][1]
 
 
 def test_a_client_certificate(db, make_server, authority, name):

@@ -1,5 +1,6 @@
 """Ways to connect, what is said when that fails, and probes."""
 
+import re
 import select
 import socket
 import struct
@@ -12,7 +13,6 @@ from outbox_rig.certificates import Authority
 from outbox_rig.process import free_port
 
 from queues import Queue
-from test_delivery import sinks
 from test_failures import state_is
 
 
@@ -145,15 +145,16 @@ def test_no_broker(db, broker, exchange):
 
 @pytest.mark.parametrize("answer, error", [
     (b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\n\r\nsecret of the endpoint", "does not speak AMQP"),
-    (b"", "no answer in time"),
+    (b"", "takes the connection and gives no answer in time: is this its port, and is option tls as that port wants it?"),
     (b"AMQP\0\1\0\0", "speaks another version of AMQP"),
-    (None, "was lost"),
+    (None, "was lost before a first answer"),
 ])
 def test_a_peer_that_is_no_broker(db, broker, exchange, answer, error):
     """Nothing of its answer is shown: sinks must not be a way to read from the server's network."""
     with strange_peer(answer) as port:
         db.rabbit_sink("rabbit", broker, exchange=exchange, hosts=f"127.0.0.1:{port}", connect_timeout="500ms")
         state_is(db, "circuit open", error)
+        assert error.split(": ")[0] in str(db.sql("SELECT * FROM outbox.probe('rabbit')"))
         assert "secret of" not in str(db.sql("SELECT * FROM outbox.sinks")) + str(db.sql("SELECT * FROM outbox.probe('rabbit')"))
 
 
@@ -185,7 +186,15 @@ def test_tls_on_a_plain_port_and_the_reverse(db, tls_broker, authority, exchange
     db.rabbit_sink("rabbit", tls_broker, tls="true", ssl_ca_pem=authority.certificate, exchange=exchange)
     state_is(db, "circuit open", "does not speak TLS on this port")
     db.rabbit_sink("plain", tls_broker, hosts=f"127.0.0.1:{tls_broker.tls_port}", exchange=exchange)
-    wait_until(lambda: db.sink("state", "plain") == ("circuit open",), 30, sinks(db))
+    state_is(db, "circuit open", name="plain")
+    assert re.search(r"is this .* port.*, and (does it want TLS|is option tls as that port wants it)\?", db.sink("last_error", "plain")[0])
+
+
+def test_a_handshake_that_hangs(db, broker, exchange):
+    with strange_peer(b"") as port:
+        db.rabbit_sink("rabbit", broker, exchange=exchange, hosts=f"127.0.0.1:{port}", tls="true", connect_timeout="500ms")
+        state_is(db, "circuit open", "takes the connection and gives no answer in time to the handshake: name its TLS port in option hosts")
+        assert "no answer in time to the handshake" in probe(db)["TLS"][1]
 
 
 def test_a_client_certificate(db, tls_broker, authority, exchange):

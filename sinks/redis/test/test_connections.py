@@ -1,6 +1,7 @@
 """Ways to connect, what is said when that fails, and probes."""
 
 import contextlib
+import re
 import socket
 import ssl
 import threading
@@ -127,14 +128,15 @@ def test_several_hosts_and_the_first_ones_dead(db, server, stream):
 
 @pytest.mark.parametrize("answer, error", [
     (b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\n\r\nsecret of the endpoint", "does not speak the protocol of Redis"),
-    (b"", "no answer in time"),
-    (None, "hung up at the login"),
+    (b"", "takes the connection and gives no answer in time: is this its port, and is option tls as that port wants it?"),
+    (None, "was lost before a first answer"),
 ])
 def test_a_peer_that_is_no_redis(db, server, answer, error):
     """Nothing of its answer is shown: sinks must not be a way to read from the server's network."""
     with strange_peer(answer) as port:
         db.redis_sink("redis", server, hosts=f"127.0.0.1:{port}", connect_timeout="500ms")
         state_is(db, "circuit open", error)
+        assert error.split(": ")[0] in str(db.sql("SELECT * FROM outbox.probe('redis')"))
         assert "secret of" not in str(db.sql("SELECT * FROM outbox.sinks")) + str(db.sql("SELECT * FROM outbox.probe('redis')"))
 
 
@@ -162,9 +164,11 @@ def test_tls_of_another_host(db, tls_server, authority, stream):
 
 def test_tls_on_a_plain_port_and_the_reverse(db, tls_server, authority, stream):
     db.redis_sink("redis", tls_server, tls="true", ssl_ca_pem=authority.certificate, stream=stream.name, connect_timeout="500ms")
-    state_is(db, "circuit open", "name the server's tls-port in option hosts, or leave out option tls")
+    state_is(db, "circuit open", "gives no answer in time to the handshake: name its TLS port in option hosts")
+    assert "no answer in time to the handshake" in probe(db)["TLS"][1]
     db.redis_sink("plain", tls_server, hosts=f"127.0.0.1:{tls_server.tls_port}", stream=stream.name)
-    state_is(db, "circuit open", "does it want TLS?", name="plain")
+    state_is(db, "circuit open", name="plain")
+    assert re.search(r"is this .* port.*, and (does it want TLS|is option tls as that port wants it)\?", db.sink("last_error", "plain")[0])
 
 
 @pytest.fixture

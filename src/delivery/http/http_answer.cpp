@@ -35,11 +35,12 @@ static ob_reason reason_of(long status) {
   }
 }
 
-/* nginx answers 400 to every request for these three. */
-static bool is_about_the_connection(std::string_view body) {
-  for (std::string_view text : {"No required SSL certificate was sent", "The SSL certificate error",
-                                "The plain HTTP request was sent to HTTPS port"})
-    if (body.find(text) != body.npos)
+/* To every request nginx answers the first three, and Go's server the last. */
+bool is_about_the_connection(const HttpAnswer &answer) {
+  for (std::string_view text :
+       {"No required SSL certificate was sent", "The SSL certificate error",
+        "The plain HTTP request was sent to HTTPS port", "Client sent an HTTP request to an HTTPS server"})
+    if (answer.status == 400 && answer.body.find(text) != answer.body.npos)
       return true;
   return false;
 }
@@ -48,7 +49,7 @@ static bool is_about_the_connection(std::string_view body) {
 static void classify_status(const HttpAnswer &answer, Verdict &verdict) {
   switch (long status = answer.status) {
   case 400:
-    if (is_about_the_connection(answer.body)) {
+    if (is_about_the_connection(answer)) {
       verdict.outcome = Outcome::Refused;
       verdict.slow_retry = true;
       return;

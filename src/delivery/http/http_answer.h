@@ -21,6 +21,9 @@ struct HttpAnswer {
   bool idempotency_key = false;  // the request had the header Idempotency-Key
 };
 
+/* A 400 that says that the connection is wrong, not this request: it misses TLS, or the client's certificate. */
+bool is_about_the_connection(const HttpAnswer &answer);
+
 struct Verdict {
   Outcome outcome = Outcome::Retry;
   std::string error;            // empty for Sent

@@ -143,8 +143,6 @@ bool HttpProbe::connects() {
     return failed("proxy", why());
   if (tls_problem)
     return failed("TLS", tls_problem->message, tls_problem->hint);
-  if (code == CURLE_OPERATION_TIMEDOUT && tls_)
-    return failed("TLS", "the endpoint takes the connection and does not answer the handshake", hint(code));
   if (code != CURLE_OK)
     return failed(tls_ ? "TLS" : "connect", why(), hint(code));
   return !tls_ || report_tls(connected);
@@ -179,7 +177,9 @@ bool HttpProbe::report_tls(double connected) {
 }
 
 CURLcode HttpProbe::run(HttpTransfer &transfer, const Probe &probe) {
-  return Trial(transfer, probe).run();
+  const CURLcode code = Trial(transfer, probe).run();
+  (void)transfer.needs_new_connection(code); /* it had one; this notes how the connection ended */
+  return code;
 }
 
 }  // namespace outbox

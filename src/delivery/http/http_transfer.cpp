@@ -425,7 +425,31 @@ long HttpTransfer::tunnel_refusal() const {
 }
 
 std::optional<TlsProblem> HttpTransfer::tls_problem(CURLcode code) const {
-  return header_bytes_ > 0 ? std::nullopt : tls_.explain(code, error_, peer_->client.is_given(), hung_up_);
+  if (header_bytes_ > 0)
+    return std::nullopt;
+  if (code != CURLE_OPERATION_TIMEDOUT)
+    return tls_.explain(code, error_, peer_->client.is_given(), hung_up_);
+  long tunnel = 0; /* until there is one, the proxy may be what is silent */
+  curl_easy_getinfo(handle(), CURLINFO_HTTP_CONNECTCODE, &tunnel);
+  return requested_ || (peer_->proxy.is_used() && tunnel == 0) ? std::nullopt : tls_.explain_silence(error_);
+}
+
+/* What libcurl's text leaves out: how far the peer has come, and what may be wrong with the url. Empty if the text is
+ * enough. */
+std::string HttpTransfer::why_unanswered(CURLcode code) const {
+  if (!requested_ || header_bytes_ > 0)
+    return {};
+  const std::string who = peer_->proxy.is_used() ? "the proxy, or the endpoint behind it," : "the endpoint";
+  std::string why;
+  if (code == CURLE_OPERATION_TIMEDOUT)
+    why = who + " takes the connection and does not answer the request";
+  else if (code == CURLE_UNSUPPORTED_PROTOCOL || code == CURLE_WEIRD_SERVER_REPLY)
+    why = who + " does not speak HTTP on this port";
+  else if (lost_ && socket_wanted_)
+    why = who + " closed the connection without an answer";
+  if (!why.empty() && !is_https(url_) && !peer_->history->answered)
+    why += "; perhaps this port wants TLS, and the url must begin with https";
+  return why;
 }
 
 /* The reason of a failure without a response, if TLS is not known to be the cause. */
@@ -514,7 +538,7 @@ std::optional<Verdict> HttpTransfer::no_answer(CURLcode code) const {
     return std::nullopt;
   } else if (auto tls = tls_problem(code)) {
     verdict.outcome = Outcome::SinkDown;
-    verdict.reason = OB_REASON_TLS;
+    verdict.reason = code == CURLE_OPERATION_TIMEDOUT ? OB_REASON_TIMEOUT : OB_REASON_TLS;
     verdict.error = tls->text() + " (libcurl: " + (error_[0] ? error_ : curl_easy_strerror(code)) + ")";
   } else {
     const bool is_free = lost_ && !socket_wanted_ && kept_ == KeptConnection::FREE;
@@ -530,6 +554,8 @@ std::optional<Verdict> HttpTransfer::no_answer(CURLcode code) const {
     else if (answer_lost(code))
       verdict.error = std::string("the server answered before it had the whole request, and libcurl ") +
                       curl_version_info(CURLVERSION_NOW)->version + " lost the answer";
+    else if (std::string why = why_unanswered(code); !why.empty())
+      verdict.error = why + " (libcurl: " + (error_[0] ? error_ : curl_easy_strerror(code)) + ")";
     else
       verdict.error = error_[0] ? error_ : curl_easy_strerror(code);
     if (requested_ && tls_.asked_for_client_certificate() && !peer_->client.is_given())

@@ -114,6 +114,7 @@ private:
   void note_open_body(CURLcode code);
   bool misses_certificate();
   bool is_lost(CURLcode code) const;
+  std::string why_unanswered(CURLcode code) const;
 
   const std::shared_ptr<const HttpPeer> peer_;
   const std::string sink_, url_;

@@ -307,4 +307,12 @@ std::optional<TlsProblem> TlsDiagnosis::explain(CURLcode code, std::string_view 
   return TlsProblem{"the handshake with the endpoint failed", "See the endpoint's log."};
 }
 
+std::optional<TlsProblem> TlsDiagnosis::explain_silence(std::string_view text) const {
+  if (!handshake_ && !has(text, "SSL connection timeout"))
+    return std::nullopt;
+  return TlsProblem{"the endpoint takes the connection and does not answer the handshake",
+                    "Is it running, and is this its TLS port? A plain http endpoint needs an http url, and option "
+                    "allow_http."};
+}
+
 }  // namespace outbox

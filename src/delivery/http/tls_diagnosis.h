@@ -39,6 +39,9 @@ public:
   std::optional<TlsProblem> explain(CURLcode code, std::string_view text, bool has_client_certificate,
                                     bool hung_up = false) const;
 
+  /* The same for a transfer that has timed out before its request: nothing unless a handshake had begun. */
+  std::optional<TlsProblem> explain_silence(std::string_view text) const;
+
   struct Handshake; /* what the callbacks saw of one handshake */
 
 private:

@@ -135,6 +135,16 @@ int Tls::on_certificate(int ok, X509_STORE_CTX *store) {
   return ok;
 }
 
+std::string Tls::right_port() const {
+  return std::string("name its TLS port in option hosts, usually ") + words_.tls_port + ", or leave out option tls";
+}
+
+/* Some servers take a handshake for the beginning of a command, and wait for the rest. */
+Trouble Tls::unanswered(const std::string &peer) const {
+  return {step, OB_REASON_TIMEOUT,
+          "TLS failed: " + peer + " takes the connection and gives no answer in time to the handshake", right_port()};
+}
+
 Trouble Tls::why(int code) const {
   unsigned long error = ERR_peek_last_error();
   int reason = ERR_GET_REASON(error);
@@ -145,9 +155,7 @@ Trouble Tls::why(int code) const {
     return failed(problem_);
   if (reason == SSL_R_WRONG_VERSION_NUMBER || reason == SSL_R_UNEXPECTED_EOF_WHILE_READING ||
       (error == 0 && !SSL_is_init_finished(ssl_.get())))
-    return failed(the_peer() + " does not speak TLS on this port, or hung up",
-                  std::string("name its TLS port in option hosts, usually ") + words_.tls_port +
-                      ", or leave out option tls");
+    return failed(the_peer() + " does not speak TLS on this port, or hung up", right_port());
   if (reason == SSL_R_TLSV1_ALERT_PROTOCOL_VERSION || reason == SSL_R_UNSUPPORTED_PROTOCOL)
     return failed(the_peer() + " speaks no TLS 1.2 or later", "it needs a newer version, or other settings of TLS");
   bool alert = reason >= SSL_AD_REASON_OFFSET;

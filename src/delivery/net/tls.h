@@ -20,8 +20,11 @@ public:
   SSL *ssl() const { return ssl_.get(); }
   /* Why the last operation failed; `code` is from SSL_get_error(). */
   Trouble why(int code) const;
+  /* Why a handshake with "broker.example port 5671" has not ended in time. */
+  Trouble unanswered(const std::string &peer) const;
 
 private:
+  std::string right_port() const;
   static int on_certificate(int ok, X509_STORE_CTX *store);
   std::string the_peer() const { return std::string("the ") + words_.noun; }
   template <class T, void (*free)(T *)> struct Free {

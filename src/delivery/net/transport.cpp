@@ -37,26 +37,37 @@ static std::string reason_of(int error) {
   return std::generic_category().message(error);
 }
 
-void Patience::check(const char *step, const std::string &what) const {
+static Trouble unanswered(const char *step, const std::string &peer) {
+  return {step, OB_REASON_TIMEOUT, peer + " takes the connection and gives no answer in time",
+          "is this its port, and is option tls as that port wants it? Option connect_timeout is the limit"};
+}
+
+void Patience::check(const char *step, const std::string &peer) const {
   if (cancelled_())
     throw Cancelled();
   if (Clock::now() >= deadline_)
-    throw Trouble(step, OB_REASON_TIMEOUT, what + ": no answer in time",
-                  "is it running, is this its port, and does a firewall drop packets? Option connect_timeout is the "
-                  "limit");
+    throw unanswered(step, peer);
+}
+
+void Patience::wait(int fd, short events, const char *step, const std::string &peer) const {
+  if (!wait_ready(fd, events))
+    throw unanswered(step, peer);
 }
 
 /* In slices, so that a cancellation is seen soon. */
-void Patience::wait(int fd, short events, const char *step, const std::string &what) const {
+bool Patience::wait_ready(int fd, short events) const {
   constexpr milliseconds slice{20};
   for (;;) {
     pollfd ready{fd, events, 0};
-    check(step, what);
+    if (cancelled_())
+      throw Cancelled();
+    if (Clock::now() >= deadline_)
+      return false;
     int n = poll(&ready, 1, static_cast<int>(slice.count()));
     if (n > 0)
-      return;
+      return true;
     if (n < 0 && errno != EINTR)
-      throw Trouble(step, OB_REASON_OTHER, what + ": " + reason_of(errno));
+      throw Trouble("connect", OB_REASON_OTHER, "poll() failed: " + reason_of(errno));
   }
 }
 
@@ -105,7 +116,10 @@ void Transport::connect_to(const void *address_, const Patience &patience) {
     return;
   if (errno != EINPROGRESS)
     throw failed(errno);
-  patience.wait(fd_, POLLOUT, "connect", "could not connect to " + peer_);
+  if (!patience.wait_ready(fd_, POLLOUT))
+    throw Trouble("connect", OB_REASON_TIMEOUT, "could not connect to " + peer_ + ": no answer in time",
+                  "is it running, is this its port, and does a firewall drop packets? Option connect_timeout is the "
+                  "limit");
   int error = 0;
   socklen_t size = sizeof error;
   if (getsockopt(fd_, SOL_SOCKET, SO_ERROR, &error, &size) != 0)
@@ -162,7 +176,8 @@ void Transport::start_tls(const Patience &patience) {
     if (result == 1)
       return;
     tls_result(result);
-    patience.wait(fd_, tls_wants_write_ ? POLLOUT : POLLIN, "TLS", "TLS with " + peer_);
+    if (!patience.wait_ready(fd_, tls_wants_write_ ? POLLOUT : POLLIN))
+      throw tls_->unanswered(peer_);
   }
 }
 
@@ -179,23 +194,32 @@ size_t Transport::tls_result(int result) {
   if (code == SSL_ERROR_WANT_READ || code == SSL_ERROR_WANT_WRITE)
     return 0;
   if (code == SSL_ERROR_ZERO_RETURN || (code == SSL_ERROR_SYSCALL && SSL_is_init_finished(tls_->ssl())))
-    throw Trouble("connect", OB_REASON_CONNECTION, "the connection to " + peer_ + " was lost");
+    throw lost();
   throw tls_->why(code);
+}
+
+/* A peer that hangs up before its first word is perhaps another one, or wants TLS. */
+Trouble Transport::lost(const std::string &why) const {
+  return {"connect", OB_REASON_CONNECTION,
+          "the connection to " + peer_ + " was lost" + (heard_ ? "" : " before a first answer") +
+              (why.empty() ? "" : ": " + why),
+          heard_ ? "" : "is this its port, and is option tls as that port wants it?"};
 }
 
 size_t Transport::receive(char *into, size_t room) {
   if (tls_) {
     ERR_clear_error();
-    return tls_result(SSL_read(tls_->ssl(), into, static_cast<int>(std::min<size_t>(room, INT_MAX))));
+    size_t bytes = tls_result(SSL_read(tls_->ssl(), into, static_cast<int>(std::min<size_t>(room, INT_MAX))));
+    heard_ |= bytes > 0;
+    return bytes;
   }
   ssize_t n = recv(fd_, into, room, 0);
+  heard_ |= n > 0;
   if (n > 0)
     return static_cast<size_t>(n);
   if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
     return 0;
-  throw Trouble("connect", OB_REASON_CONNECTION,
-                "the connection to " + peer_ + " was lost: " +
-                    (n == 0 ? "closed by the " + std::string(options_.words.noun) : reason_of(errno)));
+  throw lost(n == 0 ? "closed by the " + std::string(options_.words.noun) : reason_of(errno));
 }
 
 size_t Transport::send(std::string_view bytes) {
@@ -209,7 +233,7 @@ size_t Transport::send(std::string_view bytes) {
     return static_cast<size_t>(n);
   if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)
     return 0;
-  throw Trouble("connect", OB_REASON_CONNECTION, "the connection to " + peer_ + " was lost: " + reason_of(errno));
+  throw lost(reason_of(errno));
 }
 
 size_t Transport::queued() const {

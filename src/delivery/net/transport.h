@@ -22,11 +22,13 @@ public:
   using Clock = std::chrono::steady_clock;
   Patience(Clock::time_point deadline, std::function<bool()> cancelled)
       : deadline_(deadline), cancelled_(std::move(cancelled)) {}
-  /* Throws Trouble("timed out") about `step` if it is over, or Cancelled. A loop that reads calls it each time: a
-   * peer that never stops sending never makes it wait. */
-  void check(const char *step, const std::string &what) const;
+  /* Throws Trouble("no answer in time") about `step` of a connected peer if it is over, or Cancelled. A loop that
+   * reads calls it each time: a peer that never stops sending never makes it wait. */
+  void check(const char *step, const std::string &peer) const;
   /* Waits for the events of poll(). Throws as check() does. */
-  void wait(int fd, short events, const char *step, const std::string &what) const;
+  void wait(int fd, short events, const char *step, const std::string &peer) const;
+  /* Returns false when it is over, and throws Cancelled. */
+  bool wait_ready(int fd, short events) const;
 
 private:
   Clock::time_point deadline_;
@@ -60,6 +62,7 @@ public:
 private:
   struct Addresses;
   size_t tls_result(int result);
+  Trouble lost(const std::string &why = {}) const;
   std::optional<Refusal> refused(const void *address) const;
   void connect_to(const void *address, const Patience &patience);
 
@@ -70,6 +73,7 @@ private:
   int fd_ = -1;
   std::unique_ptr<Tls> tls_;
   bool tls_wants_write_ = false;
+  bool heard_ = false; /* the peer has sent something */
 };
 
 }  // namespace outbox

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from .certificates import Authority
 from .crashes import crashes
 from .process import cpu_seconds, free_port, private_memory
 from .rig import Rig
@@ -186,6 +187,51 @@ def strange_peer(answer: bytes | None) -> Iterator[int]:
         threading.Thread(target=serve, daemon=True).start()
         yield server.getsockname()[1]
         server.shutdown(socket.SHUT_RDWR)
+
+
+@contextlib.contextmanager
+def peers_without_an_answer(authority: Authority) -> Iterator[tuple[int, int]]:
+    """A port that takes connections, and one that wants TLS; neither ever answers."""
+    context = authority.issue("silent", "127.0.0.1").server_context()
+
+    def serve(wants_tls):
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = wants_tls.accept()
+                threading.Thread(target=handshake, args=(client,), daemon=True).start()
+
+    def handshake(client):
+        with client, contextlib.suppress(OSError), context.wrap_socket(client, server_side=True) as session:
+            while session.recv(65536):
+                pass
+
+    with socket.create_server(("127.0.0.1", 0)) as silent, socket.create_server(("127.0.0.1", 0)) as wants_tls:
+        threading.Thread(target=serve, args=(wants_tls,), daemon=True).start()
+        yield silent.getsockname()[1], wants_tls.getsockname()[1]
+        wants_tls.shutdown(socket.SHUT_RDWR)
+
+
+def an_endpoint_without_an_answer_is_named(db, kind: str, authority: Authority, step: str, **options: str) -> None:
+    """Of a kind that speaks HTTP: by the sink and by the probe. In the options, URL stands for that of the endpoint."""
+    takes, closes = "the endpoint takes the connection and does not answer the ", "the endpoint closed the connection without an answer"
+    with peers_without_an_answer(authority) as (silent, wants_tls):
+        for n, (url, failing, words, hint) in enumerate([
+                (f"http://127.0.0.1:{silent}", step, takes + "request", "perhaps this port wants TLS"),
+                (f"http://127.0.0.1:{wants_tls}", step, closes, "perhaps this port wants TLS"),
+                (f"https://127.0.0.1:{silent}", "TLS", takes + "handshake", "is this its TLS port"),
+                (f"https://127.0.0.1:{wants_tls}", step, takes + "request", "")]):
+            more = "".join(f", {name} '{value}'" for name, value in options.items()).replace("URL", url)
+            db.sql(f"CREATE SERVER mute{n} FOREIGN DATA WRAPPER outbox_{kind} OPTIONS (allow_http 'true', allow_networks '127.0.0.0/8',"
+                   f" ca_pem '{authority.certificate}', timeout '1s', events 'order.{n}'{more})")
+            if kind == "aws":
+                db.create_mapping(f"mute{n}", {"access_key_id": "AKIAIOSFODNN7EXAMPLE", "secret_access_key": "wJalrXUtnFEMI"})
+            for key in range(2):
+                db.enqueue("Order", str(key), f"order.{n}")
+            wait_until(lambda: words in (db.sink("last_error", f"mute{n}")[0] or ""), 20, lambda: db.sql("SELECT * FROM outbox.sinks"))
+            error, state = db.sink("last_error, state", f"mute{n}")
+            assert state in ("failing", "circuit open") and hint in error, (state, error)
+            *_, (last, ok, message) = db.sql("SELECT step, ok, message FROM outbox.probe(%s)", f"mute{n}")
+            assert (last, ok) == (failing, False) and words in message, (last, message)
 
 
 class Link:

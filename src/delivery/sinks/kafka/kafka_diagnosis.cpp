@@ -201,6 +201,10 @@ std::string KafkaDiagnosis::why(std::string_view text) const {
       (has(text, "wrong version number") || has(text, "PLAINTEXT broker listener") ||
        (has(text, "unexpected eof") && (has(text, "SSL handshake failed") || has(text, "in state SSL_HANDSHAKE")))))
     return "the broker does not speak TLS on this port: connect to its TLS port, or correct security_protocol" + now;
+  if (has(text, "ApiVersionRequest failed: Local: Timed out"))
+    return "the broker takes the connection and does not answer: is it running, is this the port of a Kafka broker, "
+           "and is security_protocol right" +
+           now + "?";
   if (has(text, "timed out in state SSL_HANDSHAKE"))
     return "the broker takes the connection and does not answer the TLS handshake: is it running, is this its TLS "
            "port, and is security_protocol right" +

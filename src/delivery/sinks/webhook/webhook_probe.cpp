@@ -1,4 +1,4 @@
-/* webhook_probe.cpp: connects as a delivery does, and on request sends a test event. */
+/* webhook_probe.cpp: connects as a delivery does, and asks for any answer, or on request sends a test event. */
 #include "delivery/sinks/webhook/webhook_probe.h"
 
 #include <string_view>
@@ -6,6 +6,7 @@
 #include "delivery/engine/test_event.h"
 #include "delivery/http/http_loop.h"
 #include "delivery/http/http_probe.h"
+#include "delivery/http/url_parts.h"
 #include "delivery/sinks/webhook/webhook_transfer.h"
 
 namespace outbox {
@@ -56,6 +57,27 @@ bool get_token(const WebhookConfig &config, Probe &probe, std::shared_ptr<const 
   return true;
 }
 
+/* "OPTIONS *" is HTTP's ping: it names no resource, so no handler of events sees it. Any answer will do, unless it is
+ * about the connection: connecting alone does not show an endpoint that hangs, or a port that wants TLS. */
+void answers(const std::shared_ptr<const WebhookConfig> &config, const std::string &url, Probe &probe) {
+  HttpTransfer transfer(config, probe.sink(), url, "OPTIONS");
+  transfer.prepare({}, {}, {});
+  const bool by_proxy = config->proxy.is_used() && same_name(std::string_view(url).substr(0, 5), "http:");
+  const std::string target = by_proxy ? std::string(origin_of(url)) : "*";
+  curl_easy_setopt(transfer.handle(), CURLOPT_REQUEST_TARGET, target.c_str());
+  const CURLcode code = HttpProbe::run(transfer, probe);
+  const HttpAnswer answer{
+      .status = transfer.status(), .body = transfer.body(), .body_is_cut = transfer.body_is_cut()};
+  if (auto failure = transfer.no_answer(code))
+    probe.failed(
+        "answer", failure->error,
+        "The probe sent \"OPTIONS *\", which an endpoint may ignore: with send => true it sends a test event.");
+  else if (is_about_the_connection(answer))
+    probe.failed("answer", classify_answer(answer).error, answer_hint(answer.status));
+  else
+    probe.passed("answer", "the endpoint answers requests (OPTIONS *: HTTP " + std::to_string(answer.status) + ")");
+}
+
 /* Sends the test event like any event, with one header more. */
 void send(const std::shared_ptr<const WebhookConfig> &config, Probe &probe, std::shared_ptr<const OauthToken> token) {
   TestEvent test;
@@ -84,11 +106,16 @@ void send(const std::shared_ptr<const WebhookConfig> &config, Probe &probe, std:
 
 void probe_webhook(const std::shared_ptr<const WebhookConfig> &config, Probe &probe) {
   init_libcurl();
-  HttpProbe connection(config, config->target.has_variables() ? config->target.origin() : config->url, probe);
+  const std::string url = config->target.has_variables() ? config->target.origin() : config->url;
   std::shared_ptr<const OauthToken> token;
   show_public_keys(*config, probe);
-  if (connection.connects() && get_token(*config, probe, token) && probe.sends())
+  /* The connection is closed before a request is sent: some endpoints serve one at a time. */
+  if (!HttpProbe(config, url, probe).connects() || !get_token(*config, probe, token))
+    return;
+  if (probe.sends())
     send(config, probe, std::move(token));
+  else
+    answers(config, url, probe);
 }
 
 }  // namespace outbox
