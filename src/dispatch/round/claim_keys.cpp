@@ -18,13 +18,17 @@ bool ClaimRound::is_fresh(const ReadRow &row) const {
 
 /* Failing events of fresh shards block their keys, and so do those of a sink that starts from the beginning: its main
  * scan may skip them. Of these, keys were not known while the sink was unordered, and users may have changed rows
- * while it was paused. */
+ * while it was paused. A second one of its key is read again by itself, and marked: it would not block the key when
+ * the first one is sent. */
 void ClaimRound::block_failing() {
   read_rows({.rows = RowsOf::FAILING}, [this](const ReadRow &row) {
     const bool is_skipped = is_ours(row) && row.sink->rules.ordered && row.sink->cursor->is_at_start() &&
                             d_.in_flight.find(row.facts.position) == nullptr;
-    if (is_fresh(row) || is_skipped)
-      d_.block_key(row.sink->id(), row.facts.key_hash, row.facts.position);
+    if (!is_fresh(row) && !is_skipped)
+      return true;
+    d_.block_key(row.sink->id(), row.facts.key_hash, row.facts.position);
+    if (d_.blocked_keys.find_before(row.sink->id(), row.facts.key_hash, row.facts.position))
+      d_.locked_rows.add(row.facts.position, row.sink->id(), row.facts.key_hash);
     return true;
   });
 }
