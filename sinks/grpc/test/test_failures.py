@@ -41,6 +41,20 @@ def test_each_status(db, service, code):
     assert f"{code}: a reason with ä" in db.value("SELECT last_error FROM outbox.events WHERE id = %s", id)
 
 
+SECRET = "zqx7-horse-battery-staple"
+
+
+@pytest.mark.parametrize("before", [900, 980, 990])
+def test_a_secret_is_masked_before_its_text_is_cut(db, service, before):
+    service.behave(code="INVALID_ARGUMENT", text="x" * before + SECRET + "y" * 300)
+    db.grpc_sink("grpc", service, {"bearer_token": SECRET}, max_attempts="1")
+    db.enqueue("Order", "1")
+    wait_until(lambda: db.value("SELECT last_error FROM outbox.events") is not None, 30, sinks(db))
+    probed = db.sql("SELECT * FROM outbox.probe('grpc', send => true)")
+    shown = str(db.sql("SELECT * FROM outbox.events")) + str(db.sql("SELECT * FROM outbox.sinks")) + str(probed)
+    assert "xxx" in shown and SECRET[:4] not in shown and SECRET[:4] not in db.pg.log.read_text()
+
+
 def test_a_large_answer(db, service):
     """Nothing of it is of use, but the status comes after it."""
     service.behave(size=3_000_000)

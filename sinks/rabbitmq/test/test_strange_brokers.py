@@ -8,7 +8,7 @@ from outbox_rig import wait_until
 from outbox_rig.kind_fixtures import (a_flood_ends_with_its_sink, a_flood_fills_no_memory, no_error_tells_an_address,
                                       only_the_event_that_breaks_the_connection_fails, the_machine_itself_is_refused)
 
-from strange_broker import BLOCKED, BODY, HEADER, HEARTBEAT, START, StrangeBroker, ack, frame, method, short, tune
+from strange_broker import BLOCKED, BODY, HEADER, HEARTBEAT, START, StrangeBroker, ack, frame, long, method, short, tune
 from test_connections import probe
 from test_delivery import sinks
 from test_failures import state_is
@@ -113,6 +113,23 @@ def test_networks_that_are_refused(db):
 
 def test_no_error_tells_an_address(db):
     no_error_tells_an_address(db, "rabbitmq", exchange="e")
+
+
+SECRET = "zqx7-horse-battery-staple"
+
+
+@pytest.mark.parametrize("before", [200, 280, 290])
+def test_a_secret_is_masked_before_its_text_is_cut(db, before):
+    """The name of the broker's product is the only text that is longer than what is shown: the others have 255 bytes."""
+    product = short(b"product") + b"S" + long(b"x" * before + SECRET.encode() + b"y" * 300)
+    start = method(0, 10, 10, b"\x00\x09" + long(product) + long(b"PLAIN EXTERNAL") + long(b"en_US"))
+    with StrangeBroker(start=start) as strange:
+        sink(db, strange)
+        db.create_mapping("rabbit", {"user": "app", "password": SECRET})
+        db.enqueue("Order", "1")
+        wait_until(lambda: db.pending() == 0, 30, sinks(db))
+        shown = str(probe(db))
+        assert "xxx" in shown and SECRET[:4] not in shown and SECRET[:4] not in db.pg.log.read_text()
 
 
 def test_an_event_that_breaks_the_connection(db):
