@@ -67,7 +67,8 @@ std::string text_to_show(std::string_view text, const SecretMask &secrets) {
     rest.remove_prefix(std::min(begin + 1, rest.size()));
     const size_t end = std::min(rest.find_first_of(ends), rest.size());
     const bool was_cut = end < rest.size() && rest[end] == cut_peer_ends;
-    whole += shortened(trim(secrets.masked(rest.substr(0, end), was_cut)), shown);
+    const std::string_view said = rest.substr(0, end);
+    whole += shortened(trim(was_cut ? secrets.masked(said, true) : std::string(said)), shown);
     rest.remove_prefix(std::min(end + 1, rest.size()));
   }
   return clean_text(whole);

@@ -248,13 +248,13 @@ std::string misread(std::string_view text) {
 
 }  // namespace
 
-void SecretMask::add_needle(std::string_view needle, bool by_beginning) {
+void SecretMask::add_needle(std::string_view needle, Telling tells) {
   for (const Units &layer : layers_of(needle)) {
     std::string decoded = bytes_of(layer);
     if (decoded.size() < shortest_needle)
       continue;
     const size_t size = decoded.size(), half = std::max(shortest_beginning, (size + 1) / 2),
-                 telling = by_beginning ? std::min(half, size) : size;
+                 telling = tells == Telling::FirstHalf ? std::min(half, size) : size;
     auto same =
         std::find_if(needles_.begin(), needles_.end(), [&](const Needle &known) { return known.bytes == decoded; });
     if (same == needles_.end())
@@ -264,22 +264,22 @@ void SecretMask::add_needle(std::string_view needle, bool by_beginning) {
   }
 }
 
-void SecretMask::add_whole(std::string_view secret, size_t shortest, bool by_beginning) {
+void SecretMask::add_forms(std::string_view secret, size_t shortest, Telling telling) {
   if (secret.size() < std::max(shortest, shortest_needle))
     return;
-  add_needle(secret, by_beginning);
+  add_needle(secret, telling);
   if (std::string other = misread(secret); other != secret)
-    add_needle(other, by_beginning);
+    add_needle(other, telling);
   std::string whole;
   append_base64(secret, whole); /* with padding */
   for (std::string encoded : {whole, base64_within(secret, 0), base64_within(secret, 1), base64_within(secret, 2)}) {
-    add_needle(encoded, by_beginning);
-    add_needle(url_safe(std::move(encoded)), by_beginning);
+    add_needle(encoded, telling);
+    add_needle(url_safe(std::move(encoded)), telling);
   }
 }
 
 void SecretMask::add(std::string_view secret, size_t shortest) {
-  add_whole(secret, shortest, true);
+  add_forms(secret, shortest, Telling::FirstHalf);
 }
 
 /* Masks the part as it is sent, and as the endpoint's code sees it after decoding. */

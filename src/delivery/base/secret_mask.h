@@ -35,10 +35,13 @@ private:
     size_t telling;
   };
 
-  void add_whole(std::string_view secret, size_t shortest = 4, bool by_beginning = false);
+  enum class Telling { Whole, FirstHalf };
+
+  void add_whole(std::string_view secret, size_t shortest = 4) { add_forms(secret, shortest, Telling::Whole); }
+  void add_forms(std::string_view secret, size_t shortest, Telling telling);
   void add_part_of_url(std::string_view part, size_t shortest);
   void add_host(std::string_view host);
-  void add_needle(std::string_view needle, bool by_beginning);
+  void add_needle(std::string_view needle, Telling telling);
 
   std::vector<Needle> needles_;
 };

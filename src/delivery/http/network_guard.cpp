@@ -25,6 +25,14 @@ Network make_network(const char *text) {
 struct Range {
   Network network;
   const char *reason;
+  bool is_private;
+};
+
+enum Purpose { SPECIAL, PRIVATE };
+
+struct Row {
+  const char *network, *reason;
+  Purpose purpose = SPECIAL;
 };
 
 constexpr const char *in_private = "is in a private network";
@@ -35,10 +43,10 @@ constexpr const char *documentation = "is reserved for documentation";
 constexpr const char *tunnel = "leads into a tunnel";
 constexpr const char *reserved = "is reserved";
 
-std::vector<Range> ranges(std::initializer_list<std::pair<const char *, const char *>> table) {
+std::vector<Range> ranges(std::initializer_list<Row> table) {
   std::vector<Range> made;
-  for (auto [text, reason] : table)
-    made.push_back({make_network(text), reason});
+  for (const Row &row : table)
+    made.push_back({make_network(row.network), row.reason, row.purpose == PRIVATE});
   return made;
 }
 
@@ -56,17 +64,17 @@ const std::vector<Range> &refused_v4() {
       {"192.0.0.192/32", metadata},
       {"168.63.129.16/32", metadata},  // Azure WireServer: a public address that the machine's host answers
       {"0.0.0.0/8", "is unspecified"},
-      {"10.0.0.0/8", in_private},
-      {"100.64.0.0/10", "is in a carrier's private network"},
+      {"10.0.0.0/8", in_private, PRIVATE},
+      {"100.64.0.0/10", "is in a carrier's private network", PRIVATE},
       {"127.0.0.0/8", loopback},
       {"169.254.0.0/16", link_local},
-      {"172.16.0.0/12", in_private},
+      {"172.16.0.0/12", in_private, PRIVATE},
       {"192.0.0.0/24", reserved},
       {"192.0.2.0/24", documentation},
       {"192.31.196.0/24", reserved},
       {"192.52.193.0/24", reserved},
       {"192.88.99.0/24", tunnel},
-      {"192.168.0.0/16", in_private},
+      {"192.168.0.0/16", in_private, PRIVATE},
       {"192.175.48.0/24", reserved},
       {"198.18.0.0/15", "is reserved for benchmarks"},
       {"198.51.100.0/24", documentation},
@@ -90,9 +98,9 @@ const std::vector<Range> &refused_v6() {
       {"::1/128", loopback},
       {"::/96", reserved},            // IPv4-compatible
       {"::ffff:0:0:0/96", reserved},  // IPv4-translated
-      {"fc00::/7", in_private},
+      {"fc00::/7", in_private, PRIVATE},
       {"fe80::/10", link_local},
-      {"fec0::/10", in_private},
+      {"fec0::/10", in_private, PRIVATE},
       {"ff00::/8", "is a multicast address"},
       {"64:ff9b:1::/48", "leads, by NAT64, into a private network"},
       {"2001:db8::/32", documentation},
@@ -144,14 +152,15 @@ std::optional<Refusal> NetworkGuard::check(const Network &host) const {
   if (nat64.contains(host)) {
     auto refusal = check(v4_at_end_of(host));
     if (refusal)
-      *refusal = {host.text(), "leads, by NAT64, to one that " + refusal->reason, refusal->network};
+      *refusal = {host.text(), "leads, by NAT64, to one that " + refusal->reason, refusal->network,
+                  refusal->is_private};
     return refusal;
   }
   for (const Range &range : host.v6 ? refused_v6() : refused_v4())
     if (range.network.contains(host))
-      return Refusal{host.text(), range.reason, range.network.text()};
+      return Refusal{host.text(), range.reason, range.network.text(), range.is_private};
   if (host.v6 && !global_v6.contains(host))
-    return Refusal{host.text(), "is not a global address", host.within(16).text()};
+    return Refusal{host.text(), "is not a global address", host.within(16).text(), false};
   return std::nullopt;
 }
 
@@ -165,14 +174,14 @@ std::optional<Refusal> NetworkGuard::check(const sockaddr *address) const {
     host.prefix = 128;
     memcpy(host.address.data(), &reinterpret_cast<const sockaddr_in6 *>(address)->sin6_addr, 16);
   } else {
-    return Refusal{"?", "is no internet address", "?"};
+    return Refusal{"?", "is no internet address", "?", false};
   }
   return check(host);
 }
 
 std::optional<Refusal> NetworkGuard::check(const std::string &address) const {
   auto host = parse_address(address.substr(0, address.find('%')));
-  return host ? check(*host) : Refusal{address, "is no internet address", "?"};
+  return host ? check(*host) : Refusal{address, "is no internet address", "?", false};
 }
 
 void set_networks(const char *list) noexcept {

@@ -23,6 +23,7 @@ struct Refusal {
   std::string address;  // 127.0.0.1
   std::string reason;   // "is in a private network"
   std::string network;  // 127.0.0.0/8: the network that a superuser would have to allow
+  bool is_private;      // a private network, in which brokers usually are; not a cloud's metadata in it
 };
 
 class NetworkGuard {

@@ -2,10 +2,6 @@
  * one of its own within a private network. */
 #include "delivery/net/broker_guard.h"
 
-#include <algorithm>
-#include <array>
-#include <string_view>
-
 #include "delivery/owner_option.h"
 
 namespace outbox {
@@ -37,15 +33,6 @@ std::string BrokerGuard::fact(const std::string &host, const Refusal &refusal) {
 
 std::string BrokerGuard::hint(const std::string &networks) {
   return "if events are meant to go there, a superuser adds " + networks + " to the server's option allow_networks";
-}
-
-std::optional<Refusal> BrokerGuard::unless_private(std::optional<Refusal> refusal) {
-  constexpr std::array<std::string_view, 6> private_networks{"10.0.0.0/8",    "172.16.0.0/12", "192.168.0.0/16",
-                                                             "100.64.0.0/10", "fc00::/7",      "fec0::/10"};
-  if (refusal &&
-      std::find(private_networks.begin(), private_networks.end(), refusal->network) != private_networks.end())
-    return std::nullopt;
-  return refusal;
 }
 
 }  // namespace outbox

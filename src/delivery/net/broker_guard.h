@@ -24,7 +24,8 @@ public:
 
   /* As NetworkGuard::check(). */
   template <class Address> std::optional<Refusal> check(const Address &address) const {
-    return unless_private(guard_.check(address));
+    std::optional<Refusal> refusal = guard_.check(address);
+    return refusal && refusal->is_private ? std::nullopt : refusal;
   }
 
   /* "localhost has an address that is the database server itself", without an address: it would reveal to the
@@ -34,8 +35,6 @@ public:
   static std::string hint(const std::string &networks);
 
 private:
-  static std::optional<Refusal> unless_private(std::optional<Refusal> refusal);
-
   NetworkGuard guard_;
 };
 
