@@ -72,6 +72,7 @@ private:
   void pump();
   bool form();
   void add(Request &request, uint64_t serial, HttpMessage message);
+  bool limiter_allows();
   bool may_start();
   void start();
   void run(Requested::iterator request);
@@ -173,8 +174,20 @@ void HttpSender::Requests::stop() {
 void HttpSender::Requests::pump() {
   assert(loop_.is_loop_thread());
   posted_ = false;
-  while (!stopped_ && active_.size() < peer_->concurrency && Clock::now() >= paused_until_ && form() && may_start())
+  while (!stopped_ && active_.size() < peer_->concurrency && Clock::now() >= paused_until_ && limiter_allows() &&
+         form() && may_start())
     start();
+}
+
+/* Asked before a request is formed, too: its messages could not be taken back during a pause. */
+bool HttpSender::Requests::limiter_allows() {
+  if (forming_.empty() && !handover_.has_work())
+    return false;
+  const Time now = Clock::now();
+  const Time next = with_limiter([&](auto &limiter) { return limiter.next(active_.size(), now); });
+  if (next > now && next != Time::max())
+    pump_at(next);
+  return next <= now;
 }
 
 /* Makes the next request as large as it can be. Returns false if there is no message. */
