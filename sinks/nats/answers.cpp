@@ -102,7 +102,7 @@ void Publisher::on_foreign_duplicate(std::string_view answer) {
 void Publisher::on_refused(const InFlight &message, const std::string &why, ob_reason reason) {
   const std::string text = about_subject(message.subject) + why;
   if (subjects_.refused(message.subject, text, reason, message.counted, received_at_))
-    report_degraded();
+    warn_degraded(subjects_.summary());
   const auto delay = subjects_.wait(message.subject, received_at_, message.counted);
   handover_.fail(message.serial, Outcome::Deferred, text, reason, delay.count());
 }
@@ -150,16 +150,6 @@ void Publisher::give_up_oldest() {
                OB_REASON_TOPIC);
   });
   in_flight_.erase(at);
-}
-
-void Publisher::report_degraded() {
-  std::string problem = subjects_.summary();
-  if (problem == degraded_)
-    return;
-  degraded_ = problem;
-  if (!problem.empty())
-    reporter_->log(OB_LOG_WARNING, problem);
-  reporter_->degraded(std::move(problem));
 }
 
 }  // namespace outbox::nats

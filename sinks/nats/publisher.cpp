@@ -234,16 +234,10 @@ void Publisher::send_waiting() {
 
 /* Called after send_waiting(): a subject with no message in flight has none here. */
 void Publisher::look_at_subjects() {
-  const RefusedTargets::News news = subjects_.look(Clock::now());
-  for (const std::string &subject : news.healthy)
-    reporter_->log(OB_LOG_INFO, about_subject(subject) + "is stored again");
-  if (news.all_wanted)
-    reporter_->resumed(any_subject);
-  else
-    for (const std::string &subject : news.wanted)
-      reporter_->resumed(about_subject(subject));
-  if (!news.healthy.empty() || news.forgotten)
-    report_degraded();
+  if (report_targets(
+          subjects_.look(Clock::now()), [this](const std::string &subject) { return about_subject(subject); },
+          any_subject, "is stored again"))
+    warn_degraded(subjects_.summary());
 }
 
 }  // namespace outbox::nats

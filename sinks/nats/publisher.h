@@ -73,7 +73,6 @@ private:
   void give_up_unanswered(Time now);
   void give_up_oldest();
   std::string about_subject(const std::string &subject) const;
-  void report_degraded();
 
   const std::shared_ptr<const NatsConfig> config_;
   Handover handover_;
@@ -93,7 +92,6 @@ private:
   RefusedTargets subjects_;
   std::map<std::string, std::deque<Waiting>, std::less<>> waiting_; /* by subject; none is empty */
   size_t n_waiting_ = 0;
-  std::string degraded_;
   StallDetector stall_detector_;
 };
 

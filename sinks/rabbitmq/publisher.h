@@ -69,7 +69,7 @@ private:
   void on_target_refused(const Unconfirmed &message, const std::string &why, ob_reason reason);
   void on_target_passed(const Unconfirmed &message);
   void look_at_targets();
-  void report_degraded();
+  void report_refusals();
   // ---- frames in ----
   void read();
   void on_frame(const amqp_frame_t &frame);
@@ -108,7 +108,6 @@ private:
   std::string asked_; /* the exchange that the broker was asked for last */
   bool asking_ = false;
   std::map<std::string, std::deque<Waiting>, std::less<>> waiting_; /* for an answer, by exchange */
-  std::string degraded_;
   StallDetector stall_detector_;
 };
 

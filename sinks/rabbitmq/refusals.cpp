@@ -65,10 +65,10 @@ void Publisher::on_asked(bool there) {
     if (exchanges_.accepted(exchange)) {
       reporter_->log(OB_LOG_INFO, about_exchange(exchange) + "is there");
       reporter_->resumed(about_exchange(exchange));
-      report_degraded();
+      report_refusals();
     }
   } else if (exchanges_.refused(exchange, missing_text(exchange), OB_REASON_TOPIC, true, Clock::now())) {
-    report_degraded();
+    report_refusals();
   }
   end_waiting(exchange, there);
   ask_next();
@@ -108,7 +108,7 @@ void Publisher::on_target_refused(const Unconfirmed &message, const std::string 
   const std::string text = about_target(target) + why;
   const Time now = Clock::now();
   if (targets_.refused(target, text, reason, message.counted, now))
-    report_degraded();
+    report_refusals();
   handover_.fail(message.serial, Outcome::Deferred, text, reason,
                  targets_.wait(target, now, message.counted).count());
 }
@@ -116,25 +116,12 @@ void Publisher::on_target_refused(const Unconfirmed &message, const std::string 
 void Publisher::look_at_targets() {
   const Time now = Clock::now();
   const RefusedTargets::News exchanges = exchanges_.look(now), news = targets_.look(now);
-  for (const std::string &target : news.healthy)
-    reporter_->log(OB_LOG_INFO, about_target(target) + "takes messages again");
-  if (news.all_wanted)
-    reporter_->resumed(any_target);
-  else
-    for (const std::string &target : news.wanted)
-      reporter_->resumed(about_target(target));
-  if (!news.healthy.empty() || news.forgotten || exchanges.forgotten)
-    report_degraded();
+  if (report_targets(news, about_target, any_target, "takes messages again") || exchanges.forgotten)
+    report_refusals();
 }
 
-void Publisher::report_degraded() {
-  std::string problem = exchanges_.any() ? exchanges_.summary() : targets_.summary();
-  if (problem == degraded_)
-    return;
-  degraded_ = problem;
-  if (!problem.empty())
-    reporter_->log(OB_LOG_WARNING, problem);
-  reporter_->degraded(std::move(problem));
+void Publisher::report_refusals() {
+  warn_degraded(exchanges_.any() ? exchanges_.summary() : targets_.summary());
 }
 
 }  // namespace outbox::rabbitmq

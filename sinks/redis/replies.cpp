@@ -57,7 +57,7 @@ void Writer::on_stored(Sent sent, std::string_view id) {
     std::string about = about_stream(sent.stream);
     reporter_->log(OB_LOG_INFO, about + "can be written");
     reporter_->resumed(about);
-    report_degraded();
+    report_degraded(streams_.summary());
   }
 }
 
@@ -110,18 +110,10 @@ void Writer::refuse_stream(Sent sent, ServerError error) {
   Time now = Clock::now();
   if (streams_.refused(sent.stream, problem, now)) {
     reporter_->log(OB_LOG_WARNING, problem + "; its events wait");
-    report_degraded();
+    report_degraded(streams_.summary());
   }
   handover_.fail(sent.serial, Outcome::Deferred, std::move(problem), error.reason,
                  streams_.wait(sent.stream, now).count());
-}
-
-void Writer::report_degraded() {
-  std::string problem = streams_.summary();
-  if (problem == degraded_)
-    return;
-  degraded_ = problem;
-  reporter_->degraded(std::move(problem));
 }
 
 }  // namespace outbox::redis

@@ -68,7 +68,7 @@ void Writer::lose(const Trouble &trouble) {
   waits_in_flight_ = 0;
   stored_.clear();
   blocked_.clear();
-  report_degraded(); /* memory may have been short when a stream changed */
+  report_degraded(streams_.summary()); /* memory may have been short when a stream changed */
   connect_later();
   if (was_idle_)
     return;
@@ -90,7 +90,7 @@ Writer::Time Writer::look_at() const {
 void Writer::check_time() {
   Time now = Clock::now();
   if (streams_.forget_unused(now))
-    report_degraded();
+    report_degraded(streams_.summary());
   if (stall_detector_.is_stalled(in_flight_.size(), now) && !stall_detector_.drains(connection_->queued(), now))
     throw Trouble("connect", OB_REASON_TIMEOUT,
                   "the server " + connection_->peer() + " has replied nothing for " +

@@ -55,7 +55,6 @@ private:
   void on_replicas(uint64_t replicas);
   void on_refused(Sent sent, std::string_view said);
   void refuse_stream(Sent sent, ServerError error);
-  void report_degraded();
 
   const std::shared_ptr<const RedisConfig> config_;
   Handover handover_;
@@ -69,7 +68,6 @@ private:
   std::vector<uint64_t> stored_;           /* serials of entries that the master has, and replicas perhaps */
   std::vector<uint64_t> acknowledged_;     /* serials, reported together */
   Streams streams_;
-  std::string degraded_;
   StallDetector stall_detector_;
 };
 

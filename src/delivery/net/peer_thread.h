@@ -10,11 +10,13 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
 
 #include "delivery/base/event_fd.h"
+#include "delivery/engine/refused_targets.h"
 #include "delivery/engine/sink.h"
 #include "delivery/net/peer_connection.h"
 
@@ -64,6 +66,15 @@ protected:
   void next_host() { host_ = (host_ + 1) % options_.hosts.size(); }
   void report_down(const std::string &why, ob_reason reason);
   void report_up();
+  /* Why a part of the sink is down; empty: all parts work. Returns whether that is new, and was reported. */
+  bool report_degraded(std::string problem);
+  /* The same, with a warning in the log. */
+  void warn_degraded(const std::string &problem);
+  /* Tells what RefusedTargets::look() has found. `about` gives the start of all texts about a target, `any` is how
+   * each of these begins, and `again` is what a healthy target does. Returns whether the summary may be another one.
+   */
+  bool report_targets(const RefusedTargets::News &news, const std::function<std::string(const std::string &)> &about,
+                      const char *any, const char *again);
   /* Waits until `at`, or until `wake` or the connection is ready; NULL: there is none. */
   static void wait_until(Time at, const EventFd &wake, const PeerConnection *connection);
 
@@ -77,6 +88,7 @@ private:
   std::atomic<bool> ending_{false};
   size_t host_ = 0; /* the first to try */
   bool down_ = false;
+  std::string degraded_; /* as last reported */
   Time connect_at_{};
   std::chrono::milliseconds backoff_{0};
   std::thread thread_;
