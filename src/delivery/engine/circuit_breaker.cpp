@@ -1,6 +1,6 @@
 /*
  * circuit_breaker.cpp: opens when ten keys fail in a row, or two keys and nothing has succeeded for a second;
- * attempts of the events are then not spent. What every event gets is an outage, whatever the answer says of the
+ * attempts of the events are then not spent. An answer that every event gets is an outage, even one that refuses the
  * event: an nginx with an expired client certificate answers 400 to everything, a proxy without its site 404 or 421.
  * So an answer that refuses an event is no success, and closes no circuit. A few such answers may be the events' own
  * fault, so two keys do not suffice. An event that has failed before does not count towards the ten: 200 failing keys

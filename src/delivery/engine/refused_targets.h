@@ -1,7 +1,7 @@
 /*
  * refused_targets.h: the targets of a sink (topics, subjects, routing keys) that the peer refuses at present: full,
- * missing, or forbidden. What is wrong with one target delays its own messages only, and one message at a time finds
- * out whether it is over.
+ * missing, or forbidden. A refused target delays its own messages only, and one message at a time finds out whether
+ * the target takes messages again.
  *
  *   (no entry) --refused--> paused --(pause over)--> tried --refused--> paused, twice as long
  *                              ^                       | passed

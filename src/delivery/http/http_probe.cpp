@@ -178,7 +178,7 @@ bool HttpProbe::report_tls(double connected) {
 
 CURLcode HttpProbe::run(HttpTransfer &transfer, const Probe &probe) {
   const CURLcode code = Trial(transfer, probe).run();
-  (void)transfer.needs_new_connection(code); /* it had one; this notes how the connection ended */
+  transfer.ended(code);
   return code;
 }
 

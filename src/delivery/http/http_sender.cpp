@@ -37,10 +37,10 @@ public:
   // ---- the main thread ----
 
   Handover<HttpMessage> &handover() { return handover_; }
-  uint32_t credit() const;
-  bool is_full() const { return handover_.credit(worth_holding()) == 0; }
-  /* What the limiter says, or does, now. */
-  template <class Call> auto with_limiter(Call call) const {
+  uint32_t credit();
+  bool is_full() { return handover_.credit(worth_holding()) == 0; }
+  /* Calls `call` with the limiter, which is locked meanwhile. */
+  template <class Call> auto with_limiter(Call call) {
     std::lock_guard lock(limiter_mutex_);
     return call(limiter_);
   }
@@ -65,7 +65,7 @@ private:
 
   // ---- the main thread ----
 
-  size_t worth_holding() const;
+  size_t worth_holding();
 
   // ---- the loop's thread ----
 
@@ -96,9 +96,9 @@ private:
   HttpLoop &loop_;
   const size_t most_; /* messages of a request */
   std::atomic<bool> posted_{false};
-  mutable std::mutex limiter_mutex_;
-  mutable ConcurrencyLimiter limiter_; /* guarded by limiter_mutex_ */
-  std::atomic<bool> sheds_{false};     /* a long pause has begun: the main thread takes the queued events back */
+  std::mutex limiter_mutex_;
+  ConcurrencyLimiter limiter_;     /* guarded by limiter_mutex_ */
+  std::atomic<bool> sheds_{false}; /* a long pause has begun: the main thread takes the queued events back */
   Handover<HttpMessage> handover_;
 
   /* From here on: the loop's thread only. */
@@ -122,13 +122,13 @@ void HttpSender::Requests::post_pump() {
 
 // ---- the main thread ----
 
-size_t HttpSender::Requests::worth_holding() const {
+size_t HttpSender::Requests::worth_holding() {
   return sheds_ ? 0 : most_ * with_limiter([](auto &limiter) { return limiter.max_held(Clock::now()); });
 }
 
 /* For a slow peer the credit is 0 until half of the queue is free: a claim reads rows from the cursor on, so one
  * claim should fetch several events. */
-uint32_t HttpSender::Requests::credit() const {
+uint32_t HttpSender::Requests::credit() {
   const size_t most = worth_holding();
   const uint32_t credit = handover_.credit(most);
   const bool nearly_full = most >= 8 && most < 256 && credit < most / 2;
@@ -299,7 +299,8 @@ void HttpSender::Requests::done(Requested::iterator request, CURLcode code) {
   assert(loop_.is_loop_thread());
   bool again = false;
   try {
-    if (request->transfer->needs_new_connection(code)) {
+    request->transfer->ended(code);
+    if (request->transfer->needs_new_connection()) {
       run(request);
       return;
     }
@@ -424,7 +425,7 @@ void HttpSender::Requests::pause(int64_t ms) {
   pump_at(paused_until_);
 }
 
-/* What the answer says of the next requests. */
+/* Tells the limiter what the answer asks for. */
 void HttpSender::Requests::obey(const Request &request, const HttpJudgement &judgement) {
   const Time now = Clock::now();
   const auto pause = std::min(std::chrono::milliseconds(std::max<int64_t>(judgement.pause_ms, 0)), peer_->max_pause);

@@ -241,10 +241,13 @@ void HttpTransfer::note_open_body(CURLcode code) {
     peer_->history->open_bodies = next_open_bodies;
 }
 
-bool HttpTransfer::needs_new_connection(CURLcode code) {
+void HttpTransfer::ended(CURLcode code) {
   note_open_body(code);
   lost_ = is_lost(code);
   hung_up_ = misses_certificate();
+}
+
+bool HttpTransfer::needs_new_connection() {
   if (socket_wanted_ || refusal() == nullptr)
     return false;
   reset(true);
@@ -434,8 +437,8 @@ std::optional<TlsProblem> HttpTransfer::tls_problem(CURLcode code) const {
   return requested_ || (peer_->proxy.is_used() && tunnel == 0) ? std::nullopt : tls_.explain_silence(error_);
 }
 
-/* What libcurl's text leaves out: how far the peer has come, and what may be wrong with the url. Empty if the text is
- * enough. */
+/* How far the peer has come, and what may be wrong with the url: libcurl's text does not say it. Empty if that text
+ * is enough. */
 std::string HttpTransfer::why_unanswered(CURLcode code) const {
   if (!requested_ || header_bytes_ > 0)
     return {};

@@ -42,9 +42,11 @@ public:
 
   // ---- after the transfer has ended with `code` ----
 
-  /* To be called once, before the others. Returns true if no request was sent because the kept connection leads to an
-   * address that this sink may not use. The handle can then be started again and will use another connection. */
-  bool needs_new_connection(CURLcode code);
+  /* To be called once, before the others: notes how the connection has ended. */
+  void ended(CURLcode code);
+  /* Returns true if no request was sent because the kept connection leads to an address that this sink may not use.
+   * The handle can then be started again and will use another connection. */
+  bool needs_new_connection();
   /* Why the peer has not answered; nothing if it has. The caller masks secrets. */
   std::optional<Verdict> no_answer(CURLcode code) const;
 

@@ -2,9 +2,9 @@
  * look_again.h: in which databases a worker looks for the extension once more, though the last one has found none
  * that it can use.
  *
- * The commit of CREATE EXTENSION or ALTER EXTENSION UPDATE marks its database, and a worker starts. What else makes
- * an extension usable marks nothing: a schema that gets its name back, a catalog that was wrong for a while, a
- * library that was installed. Without another look such a database had no worker until the server was restarted. A
+ * The commit of CREATE EXTENSION or ALTER EXTENSION UPDATE marks its database, and a worker starts. Other changes
+ * make an extension usable and mark nothing: a schema that gets its name back, a catalog that was wrong for a while,
+ * a library that was installed. Without another look such a database had no worker until the server was restarted. A
  * look costs a worker that connects, so databases without the extension, of which there may be thousands, have one by
  * turns.
  */

@@ -17,7 +17,7 @@ public:
    * no failure. They tell worker_health.h. */
   void failed(Oid database, Moment started, Now now);
   void ended_as_told(Oid database);
-  /* What was wrong may be mended: the next worker may start at once. */
+  /* The cause may be gone: the next worker may start at once. */
   void forget(Oid database);
   /* When the next worker may start; MOMENT_NONE: at once. */
   Moment until(Oid database) const;

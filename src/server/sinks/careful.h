@@ -14,8 +14,8 @@ typedef enum CarefulOpen {
   OPEN_NEVER  /* it crashes the worker */
 } CarefulOpen;
 
-/* What is at work in this worker: sinks that are being opened, and events. While the worker is not careful, nothing
- * is. */
+/* The work of a careful worker: sinks that it opens, and events that it reads and sends. It stays empty while the
+ * worker is not careful. */
 class Careful final {
 public:
   CarefulOpen before_open(const WorkerSink *sink, Moment now);

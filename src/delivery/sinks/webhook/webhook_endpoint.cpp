@@ -296,7 +296,8 @@ void Endpoint::done(HttpLoop &loop, uint64_t serial, CURLcode code) {
   assert(loop.is_loop_thread());
   auto transfer = std::move(active_.extract(serial).mapped());
   try {
-    if (transfer->needs_new_connection(code)) {
+    transfer->ended(code);
+    if (transfer->needs_new_connection()) {
       run(loop, serial, std::move(transfer));
       return;
     }
