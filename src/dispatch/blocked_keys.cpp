@@ -132,10 +132,13 @@ int64_t BlockedKeys::block(SinkId sink, uint64_t key_hash, int64_t position) noe
   return former;
 }
 
-void BlockedKeys::drain(SinkId sink, uint64_t key_hash, int64_t group) noexcept {
+void BlockedKeys::drain(SinkId sink, uint64_t key_hash, int64_t group, int64_t first) noexcept {
   if (key_hash == 0)
     return;
+  const bool is_new = find(sink, key_hash) == nullptr;
   const auto key = enter(sink, key_hash, group);
+  if (is_new)
+    key->drained = first - 1;
   key->group = group;
   note_lowest(*key);
 }

@@ -86,8 +86,8 @@ public:
    * are. */
   int64_t block(SinkId sink, uint64_t key_hash, int64_t position) noexcept;
 
-  /* Marked rows of the key were found: the key drains, unless it is blocked. */
-  void drain(SinkId sink, uint64_t key_hash, int64_t group) noexcept;
+  /* Marked rows of the key were found, none of them before `first`: the key drains, unless it is blocked. */
+  void drain(SinkId sink, uint64_t key_hash, int64_t group, int64_t first = 1) noexcept;
 
   /* The event was sent, became a dead letter or was deleted: its key drains. No-op unless the event is the blocker.
    */

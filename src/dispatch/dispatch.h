@@ -8,6 +8,7 @@
 
 #include "dispatch/blocked_keys.h"
 #include "dispatch/blocker_check.h"
+#include "dispatch/dead_letter_read.h"
 #include "dispatch/idle_exit.h"
 #include "dispatch/in_flight.h"
 #include "dispatch/key_filter.h"
@@ -43,6 +44,7 @@ struct Dispatch {
   BlockedKeys blocked_keys;
   BlockerCheck blocker_check;
   KeyFilter dead_letter_keys; /* keys of dead letters and of redriven rows */
+  DeadLetterRead dead_letter_read;
   IdleExit idle_exit;
   InFlight in_flight;
   LateCommits late_commits;
@@ -60,8 +62,7 @@ struct Dispatch {
   Shards shards;
   RoundSinks sinks;
   RoundMemory round_memory;
-  bool dead_letters_stale = false; /* on_dead_letter of a sink became 'block': the next round reads them all */
-  bool places_exhausted = false;   /* SinkShares::exhausted() of the last give_places() */
+  bool places_exhausted = false; /* SinkShares::exhausted() of the last give_places() */
 
   /* The credits of the sinks are known: says how much each may claim. `max_events` and `max_bytes`: how much the
    * worker may hold in flight. */
@@ -74,7 +75,7 @@ struct Dispatch {
    * Memory is reserved before it is needed, so that functions which add to these parts cannot fail:
    * - begin_round(): for rows that are read again, and for events that came back.
    * - make_room_for_row(): for what one row may add. Room for a whole round would be too much: it may read 10,000
-   *   rows for each of 64 draining keys of each sink, and all dead letters when the worker takes shards over.
+   *   rows for each of 64 draining keys of each sink.
    * - make_room_to_block(): for one of block_key(), event_ended(), settle(), dead_letter(), redriven_row(), and the
    *   functions of draining.h. Not for a claim: events are recorded also where there is no memory for one.
    * A function whose need is not known before returns false when out of memory.
@@ -127,7 +128,7 @@ struct Dispatch {
 
   /* Can a delivered event have overtaken an earlier row of its key? False for almost all. */
   bool may_be_out_of_order(const InFlightEvent *sent) const noexcept {
-    return sent->key_hash != 0 && (dead_letter_keys.possible(sent->key_hash) ||
+    return sent->key_hash != 0 && (dead_letter_keys.possible(sent->key_hash) || !dead_letter_read.all_known() ||
                                    blocked_keys.find(sent->sink->id, sent->key_hash) != nullptr);
   }
 

@@ -64,6 +64,8 @@ public:
     free_places_ = bytes > 0 ? std::max(events, 0) : 0;
     free_bytes_ = bytes;
   }
+  /* Fewer, in this round. */
+  void claim_at_most(int events) noexcept { free_places_ = std::min(free_places_, events); }
   void event_claimed(uint32_t bytes) noexcept {
     free_bytes_ -= bytes;
     free_places_ = free_bytes_ > 0 ? free_places_ - 1 : 0;

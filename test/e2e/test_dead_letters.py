@@ -1,6 +1,7 @@
 """Dead letters: their effect on their keys, and redrives."""
 
 import time
+from pathlib import Path
 
 import pytest
 from outbox_rig import wait_until
@@ -128,6 +129,89 @@ def test_hold_of_keys_with_nothing_behind_the_dead_letter(db, pg, endpoint):
     db.sql("DELETE FROM outbox.events WHERE status = 'FAILED'")
     wait_numbers(endpoint, "a", [2])
     wait_numbers(endpoint, "b", [2])
+
+
+def dead_letters(db, count: int) -> None:
+    """As a restore inserts them: number 1 of the keys k1, k2, …"""
+    db.sql(f"""INSERT INTO outbox.events (aggregate_type, aggregate_id, partition_key, event_type, payload, position, sink, origin, attempts,
+                                          last_attempt_at, last_error, status)
+               SELECT 'Order', key, key, 'order.changed', jsonb_build_object('key', key, 'n', 1), nextval('outbox.events_position'), 'crm',
+                      (SELECT origin FROM outbox.events_pending LIMIT 1), 1, now(), 'HTTP 422', 'FAILED'
+               FROM generate_series(1, {count}) AS n CROSS JOIN LATERAL (SELECT 'k' || n AS key) AS k""")
+
+
+@pytest.fixture
+def switch(db, pg):
+    """Stops the worker, or starts it and returns its process id."""
+    def set_enabled(statement: str) -> None:
+        with db.connect() as admin:
+            admin.execute(statement)
+        pg.reload()
+
+    def workers() -> list[tuple[int]]:
+        return db.sql("SELECT pid FROM outbox.workers WHERE database = current_database()")
+
+    def switch(on: bool) -> int | None:
+        if on:
+            set_enabled("ALTER SYSTEM RESET outbox.enabled")
+            return wait_until(workers, 20, "the worker", interval=0.002)[0][0]
+        set_enabled("ALTER SYSTEM SET outbox.enabled = off")
+        wait_until(lambda: not workers(), 20, "the worker to end")
+    yield switch
+    set_enabled("ALTER SYSTEM RESET outbox.enabled")
+
+
+@pytest.fixture
+def many_held(db, endpoint, switch):
+    """No worker runs, and there are so many dead letters, of which the next one has no other trace."""
+    def make(count: int) -> None:
+        db.webhook_sink("crm", endpoint.receiver, SECRET, **HOLD)
+        switch(False)
+        db.send("other", 1)
+        dead_letters(db, count)
+    return make
+
+
+def test_hold_of_more_dead_letters_than_a_round_reads(db, endpoint, many_held, switch):
+    """Events of their keys wait from the first round on, wherever in the table the dead letter is, and also when it is redriven at once."""
+    many_held(9000)
+    keys = ("k1", "k4500", "k8999", "k9000")
+    for key in keys:
+        db.send(key, 2)
+    switch(True)
+    db.sql("SELECT outbox.redrive(id) FROM outbox.events WHERE status = 'FAILED' AND partition_key = 'k8999'")
+    wait_numbers(endpoint, "k8999", [1, 2])
+    wait_numbers(endpoint, "other", [1])
+    wait_until(lambda: db.sql("SELECT blocked FROM outbox.sinks") == [(3,)], 20, "the others to be held")
+    stays_so(db)
+    assert [endpoint.numbers(key) for key in keys] == [[], [], [1, 2], []]
+    db.sql("SELECT outbox.redrive(id) FROM outbox.events WHERE status = 'FAILED' AND partition_key = ANY (%s)", list(keys))
+    for key in keys:
+        wait_numbers(endpoint, key, [1, 2])
+    wait_recorded(db)
+    assert failed(db) == 9000 - len(keys)
+
+
+@pytest.mark.timing
+def test_a_start_does_not_wait_until_all_dead_letters_are_read(db, endpoint, many_held, switch):
+    def spent(worker: int) -> int:
+        """The CPU of the worker's main thread, in nanoseconds."""
+        return int(Path(f"/proc/{worker}/task/{worker}/schedstat").read_text().split()[0])
+
+    def wait_for_rest(worker: int) -> int:
+        wait_until(lambda: db.value("SELECT count(*) FROM outbox_internal.rescan_queue") == 0, 60, "the inserted rows to be looked at")
+        ends = []
+        wait_until(lambda: ends.append(spent(worker)) or (len(ends) > 1 and ends[-1] - ends[-2] < 20e6), 60, "the worker to rest", interval=0.5)
+        return ends[-1]
+
+    many_held(200_000)
+    wait_for_rest(switch(True))  # the next one reads the dead letters alone
+    switch(False)
+    db.send("other", 2)
+    worker = switch(True)
+    wait_until(lambda: 2 in endpoint.numbers("other"), 60, "the event", interval=0.002)
+    first = spent(worker)
+    assert first < wait_for_rest(worker) / 2
 
 
 def test_hold_again_when_the_redriven_one_fails_again(db, endpoint, held):

@@ -25,6 +25,8 @@ SEED = 1
 GUARDS: Guards = {
     "drain up to locked rows": ("draining.cpp", "std::min({decisions.locked_rows.first_of_key(key.sink, key.key_hash), stops.dead,", "std::min({stops.dead,"),
     "drain up to a redriven row": ("draining.cpp", "stops.dead, stops.redriven,", "stops.dead,"),
+    "dead letters that are not yet known": ("round/claim_round.cpp", "    hold_behind_dead_letters();", "    (void)0;"),
+    "deliveries beside dead letters that are not yet known": ("dispatch.h", " || !dead_letter_read.all_known()", ""),
     "drain up to a failure being recorded": ("draining.cpp", "decisions.recording.first_failure(key), cursor.position() + 1", "cursor.position() + 1"),
     "failed and unrecorded blocks again": ("draining.cpp", "if (waits_for_its_record(event, key))", "if (false && waits_for_its_record(event, key))"),
     "late commits": ("late_commits.cpp", "if (!is_running(snapshot, xid))", "if (false && !is_running(snapshot, xid))"),

@@ -151,6 +151,7 @@ std::vector<int64_t> Worker::candidates(const Read &read) const {
         positions.push_back(at);
     break;
   case RowsOf::MARKED:
+  case RowsOf::DEAD:
     positions.assign(table_.special().upper_bound(read.after), table_.special().end());
     break;
   case RowsOf::POSITIONS:

@@ -32,7 +32,7 @@ void Worker::reload_sinks() {
       if (!sink.rules.ordered)
         d_->blocked_keys.forget_sink(id);
       if (sink.rules.dead_letters_block)
-        d_->dead_letters_stale = true;
+        d_->dead_letter_read.restart();
       sink.fingerprint = its.fingerprint;
       close_sink(sink, SinkState::CLOSED);
       loop_.want_rescan();

@@ -42,6 +42,17 @@ protected:
   BlockedKeys keys;
 };
 
+TEST_F(DispatchBlockedKeys, ANewKeyDrainsFromItsFirstMarkedRow) {
+  keys.make_room();
+  keys.drain(SINK, KEY, 7, 20);
+  EXPECT_FALSE(keys.find(SINK, KEY)->may_have_undrained_before(20));
+  EXPECT_TRUE(keys.find(SINK, KEY)->may_have_undrained_before(21));
+  EXPECT_EQ(keys.lowest(SINK), 20);
+  keys.make_room();
+  keys.drain(SINK, KEY, 7, 30);
+  EXPECT_EQ(keys.lowest(SINK), 20) << "it is not new";
+}
+
 TEST_F(DispatchBlockedKeys, AKeyIsBlockedThenDrainsThenIsFree) {
   EXPECT_FALSE(keys.any());
   EXPECT_EQ(state(), KeyState::FREE);

@@ -2,7 +2,8 @@
  * claim_keys.cpp: the worker learns from the table which keys are blocked: in shards that it has taken over, and by
  * dead letters. In a sink with on_dead_letter 'block' each dead letter blocks its key until a user redrives, moves or
  * deletes it. In every ordered sink the delivery of a later event of such a key is recorded (out_of_order.h), so that
- * a redrive knows whether it comes too late.
+ * a redrive knows whether it comes too late. Nothing is delivered before the failing events and the marks of blocked
+ * keys are read; the dead letters are read beside deliveries (dead_letter_read.h).
  */
 #include "dispatch/round/claim_round.h"
 
@@ -37,7 +38,7 @@ void ClaimRound::read_fresh_shards() {
   block_failing();
   read_rows({.rows = RowsOf::GROUPS}, [&](const ReadRow &row) {
     if (is_fresh(row))
-      d_.blocked_keys.drain(row.sink->id(), row.facts.key_hash, row.facts.blocked_by);
+      d_.blocked_keys.drain(row.sink->id(), row.facts.key_hash, row.facts.blocked_by, row.facts.position);
     return true;
   });
   d_.rescan_cursor.restart();
@@ -58,20 +59,73 @@ DeadLetter ClaimRound::note_dead_letter(const ReadRow &row) {
   return DeadLetter::BLOCKS;
 }
 
-/* All of them: after the worker has taken shards, and when on_dead_letter of a sink becomes 'block'. */
-void ClaimRound::read_dead_letters() {
-  read_rows({.rows = RowsOf::DEAD}, [this](const ReadRow &row) {
+/* The same, when it is read in its turn. A key that drains comes to its dead letter by itself (dead_letter_stops()),
+ * after the rows before it. */
+void ClaimRound::learn_dead_letter(const ReadRow &row) {
+  const BlockedKey *key = row.sink ? d_.blocked_keys.find(row.sink->id(), row.facts.key_hash) : nullptr;
+
+  if (key && key->state == KeyState::DRAINING && key->may_have_undrained_before(row.facts.position))
+    d_.dead_letter_keys.note(row.facts.key_hash);
+  else
     note_dead_letter(row);
+}
+
+void ClaimRound::block_by_redriven(const ReadRow &row) {
+  d_.dead_letter_keys.note(row.facts.key_hash);
+  if (is_ours(row) && row.sink->rules.ordered)
+    d_.redriven_row(row.sink->id(), row.facts.key_hash, row.facts.position, row.facts.blocked_by);
+}
+
+/* Of all dead letters (dead_letter_read.h) the next slice. True: there are more.
+ * A dead letter that is redriven meanwhile is a pending row when its turn comes. So the redriven rows are read in the
+ * end, in the snapshot of the last slice. They are read in the beginning as well, because sinks whose dead letters do
+ * not block wait for nothing else. Then those that wait for their time block their keys too, until a scan has come
+ * across them; in the end there may be no such scan. */
+bool ClaimRound::read_dead_letters() {
+  int n = 0;
+  int64_t last = d_.dead_letter_read.after();
+
+  if (d_.dead_letter_read.all_known())
+    return false;
+  read_rows({.rows = RowsOf::DEAD, .after = last, .limit = limits_.dead_letters}, [&](const ReadRow &row) {
+    n++;
+    last = row.facts.position;
+    learn_dead_letter(row);
     return true;
   });
   OUTBOX_ROUND_POINT(port_, "claim.dead_letters_read");
+  if (n == limits_.dead_letters) {
+    d_.dead_letter_read.read_to(last);
+    return true;
+  }
   read_rows({.rows = RowsOf::REDRIVEN}, [this](const ReadRow &row) {
-    d_.dead_letter_keys.note(row.facts.key_hash);
-    if (is_ours(row) && row.sink->rules.ordered)
-      d_.redriven_row(row.sink->id(), row.facts.key_hash, row.facts.position, row.facts.blocked_by);
+    if (row.facts.available_at <= d_.round.now.wall)
+      block_by_redriven(row);
+    else
+      d_.dead_letter_keys.note(row.facts.key_hash);
     return true;
   });
-  d_.dead_letters_stale = false; /* a read that fails is repeated */
+  d_.dead_letter_read.end();
+  return false;
+}
+
+/* While dead letters are unknown: blocks the keys of claimed events that have an earlier one. Their events are then
+ * dropped (prune()). */
+void ClaimRound::hold_behind_dead_letters() {
+  for (RoundSink *sink : d_.sinks.all()) {
+    for (int i = 0; sink->rules.dead_letters_block && i < sink->n_batch; i++) {
+      const InFlightEvent *event = sink->batch_events[i];
+      const BlockedKey *key = d_.blocked_keys.find(sink->id(), event->key_hash);
+      if (event->key_hash == 0 || (key && (key->state == KeyState::DRAINING || key->blocker < event->position)))
+        continue;
+      const DrainStops stops = dead_letter_stops(*sink, event->key_hash);
+      const int64_t first = std::min(stops.dead, stops.redriven);
+      if (first > event->position)
+        continue;
+      d_.block_key(sink->id(), event->key_hash, first);
+      d_.round.reordered = true;
+    }
+  }
 }
 
 /* Finds the dead letters at these positions for dead_letter_at(), and blocks the keys of those that block their keys.

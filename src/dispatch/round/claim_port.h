@@ -35,7 +35,7 @@ enum class RowsOf : uint8_t {
   LAST,                   /* the last row */
   REDRIVEN,               /* redriven rows */
   REDRIVEN_OF_KEY,        /* those of `sink` and `key_hash` that have no mark and no time, by position */
-  DEAD,                   /* dead letters */
+  DEAD,                   /* dead letters above `after`, by position */
   DEAD_OF_KEY,            /* those of `sink` and `key_hash`, by position */
   DEAD_POSITIONS          /* those at `positions` */
 };

@@ -56,7 +56,8 @@ bool ClaimRound::has_news() {
     if (late_can_go_on(*sink) || sink->cursor->has_backlog() || sink->cursor->early_retry.going())
       return true;
   }
-  if (d_.sinks.all().empty() || !d_.marks.returned().empty() || d_.sinks.any_fresh_shard() || d_.blocked_keys.any())
+  if (d_.sinks.all().empty() || !d_.marks.returned().empty() || d_.sinks.any_fresh_shard() || d_.blocked_keys.any() ||
+      !d_.dead_letter_read.all_known())
     return true;
   const TransactionSnapshot transactions = port_.transactions();
   need(d_.find_late_commits(transactions));
@@ -72,14 +73,24 @@ bool ClaimRound::run(Now now, bool *rescan_wanted) {
   need(d_.begin_round(now, port_.free_events(), std::min(port_.free_bytes(), limits_.bytes)));
   mark_returned();
   OUTBOX_ROUND_POINT(port_, "claim.begin");
-  if (d_.dead_letters_stale || d_.sinks.any_fresh_shard())
-    read_dead_letters();
+  if (d_.sinks.any_fresh_shard())
+    d_.dead_letter_read.restart();
+  if (d_.dead_letter_read.begins())
+    read_rows({.rows = RowsOf::REDRIVEN}, [this](const ReadRow &row) {
+      block_by_redriven(row);
+      return true;
+    });
   /* One snapshot for all reads of the round: the late scan and the main scan must meet without a gap. */
   port_.take_snapshot();
   port_.check_sinks();
   const bool any_fresh = d_.sinks.any_fresh_shard();
   if (any_fresh)
     read_fresh_shards();
+  more |= read_dead_letters();
+  if (!d_.dead_letter_read.all_known())
+    for (RoundSink *sink : d_.sinks.all())
+      if (sink->rules.dead_letters_block)
+        sink->cursor->claim_at_most(limits_.looked_up);
   find_late_commits();
   skip_to_first_rows(any_fresh);
   OUTBOX_ROUND_POINT(port_, "claim.skipped");
@@ -105,6 +116,8 @@ bool ClaimRound::run(Now now, bool *rescan_wanted) {
     more |= sink->cursor->free_places() > 0 && sink->cursor->advanced() && d_.blocked_keys.any_draining(sink->id());
   more |= d_.round.free_bytes <= 0 && port_.free_events() > 0; /* the round is full, and the sinks are not */
   OUTBOX_ROUND_POINT(port_, "claim.before_lock");
+  if (!d_.dead_letter_read.all_known())
+    hold_behind_dead_letters();
   if (d_.round.n_claimed > 0 || !d_.marks.all().empty())
     lock_and_mark();
   OUTBOX_ROUND_POINT(port_, "claim.locked");

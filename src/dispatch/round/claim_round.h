@@ -18,6 +18,8 @@ struct RoundLimits {
   int64_t poll_ms;                                   /* the pause between checks of many blockers */
   size_t draining_keys = RoundMemory::DRAINING_KEYS; /* that are read for each sink; not more than that */
   size_t queue_entries = RoundMemory::QUEUE_ENTRIES; /* that are read of the rescan queue; not more than that */
+  int dead_letters = 2000;                           /* that are read */
+  int looked_up = 200; /* events that a sink whose dead letters block may claim while some are unknown */
   int64_t skipped_min = int64_t{10'000} * 10'001; /* positions that are worth the reads that skip them: 10,000 rows */
 };
 
@@ -84,8 +86,11 @@ private:
   bool is_fresh(const ReadRow &row) const;
   void block_failing();
   void read_fresh_shards();
-  void read_dead_letters();
   DeadLetter note_dead_letter(const ReadRow &row);
+  void learn_dead_letter(const ReadRow &row);
+  void block_by_redriven(const ReadRow &row);
+  bool read_dead_letters();
+  void hold_behind_dead_letters();
   void find_dead_letters(std::span<const int64_t> positions);
   DeadLetter dead_letter_at(int64_t position) const;
   DrainStops dead_letter_stops(RoundSink &sink, uint64_t key_hash);

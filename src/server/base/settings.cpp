@@ -169,7 +169,7 @@ void settings_define(void) {
   DefineCustomIntVariable(
       "outbox.workers", "The number of workers of each database with the extension.",
       "Events are distributed over them by key. A change moves keys to their new workers, which "
-      "first read the dead letters and the blocked keys: of a million, for some seconds. Each worker "
+      "first read the failing events and the blocked keys: of a million, for some seconds. Each worker "
       "uses one of max_worker_processes. Unit: workers. Default: 1. Range: 0 (none) to 32.",
       &setting_workers, 1, 0, 32, PGC_SIGHUP, 0, NULL, NULL, NULL);
 

@@ -58,7 +58,8 @@ static Statement read_last = make_statement<>(PENDING_ROWS "position > 0 ORDER B
 static Statement read_redriven = make_statement<>(PENDING_ROWS IS_REDRIVEN);
 static Statement read_redriven_of_key = make_statement<TEXTOID, INT8OID>(
     PENDING_ROWS IS_REDRIVEN " AND blocked_by IS NULL AND available_at IS NULL AND " OF_KEY " ORDER BY position");
-static Statement read_dead = make_statement<>(FAILED_ROWS);
+static Statement read_dead =
+    make_statement<INT8OID, INT8OID>(FAILED_ROWS " WHERE position > $1 ORDER BY position LIMIT $2");
 static Statement read_dead_of_key =
     make_statement<TEXTOID, INT8OID>(FAILED_ROWS " WHERE " OF_KEY " ORDER BY position");
 static Statement read_dead_positions = make_statement<INT8ARRAYOID>(FAILED_ROWS " WHERE position = ANY ($1)");
@@ -112,6 +113,7 @@ static Statement *statement_of(const dispatch::Read &read, int64 origin, Datum *
   case RowsOf::REDRIVEN:
     return &read_redriven;
   case RowsOf::DEAD:
+    set({after, limit});
     return &read_dead;
   }
   pg_unreachable();

@@ -53,7 +53,7 @@ void sink_read_common_options(WorkerSink *sink, const SinkOptions *given) {
   if (sink->handle)
     ob_sink_keep_acknowledgements(sink->handle, sink->keeps_delivered);
   if (sink->rules.dead_letters_block && !blocked_before)
-    dispatcher().dead_letters_stale = true;
+    dispatcher().dead_letter_read.restart();
 }
 
 static void log_error(WorkerSink *sink, const ob_error *error) {

@@ -199,7 +199,7 @@ static void reload_one(const RouteSink *route, uint64 reload) {
     if (!sink->rules.ordered)
       dispatcher().blocked_keys.forget_sink(sink->id());
     if (sink->rules.dead_letters_block)
-      dispatcher().dead_letters_stale = true;
+      dispatcher().dead_letter_read.restart();
     if (sink->fingerprint != 0)
       worker_stops_altered(sink);
     sink->fingerprint = fingerprint;
