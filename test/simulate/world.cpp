@@ -359,6 +359,21 @@ bool World::check_other_sinks() {
   return true;
 }
 
+/* Time was enough: what is pending waits behind a dead letter that blocks its key, or for a time. */
+void World::check_waiting() {
+  const Snapshot snapshot = table_.snapshot(NO_XID);
+  std::set<std::pair<SinkId, uint64_t>> stopped_keys;
+  for (int64_t position = table_.first_alive(); position <= table_.last_position(); position++) {
+    const Version *row = table_.find(position, snapshot).version;
+    if (row == nullptr)
+      continue;
+    if (row->failed ? rules_[row->sink - 1].hold : row->available_at != dispatch::WALL_TIME_BEGIN)
+      stopped_keys.emplace(row->sink, row->key_hash);
+    else if (!row->failed && !stopped_keys.contains({row->sink, row->key_hash}))
+      throw Broken("stuck: the event waits for no dead letter before it", {position});
+  }
+}
+
 /* All is healed: what is pending is delivered but behind dead letters that block their keys; then those are redriven.
  */
 void World::settle() {
@@ -369,9 +384,10 @@ void World::settle() {
   wake(true);
   const bool was_bad = check_other_sinks(); /* then recordings are tried again within 64 s, and make dead letters */
   log(0, "all is healed");
-  const int64_t until_us = now_us_ + (was_bad ? 100 : 20) * 1000000LL;
+  const int64_t until_us = now_us_ + (was_bad ? 100 : 50) * 1000000LL;
   while (now_us_ < until_us && !is_quiet() && step(until_us))
     ;
+  check_waiting();
   redrive(0, true);
   run_until_quiet("after all dead letters were redriven");
   check_delivered();

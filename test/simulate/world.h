@@ -141,6 +141,7 @@ private:
   uint64_t hash_of_key(uint64_t key) const;
   bool may_lock_key(uint64_t key, Xid xid);
 
+  void check_waiting();
   void settle();
   void run_until_quiet(const char *why);
   bool is_quiet();

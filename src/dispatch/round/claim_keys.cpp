@@ -49,25 +49,18 @@ void ClaimRound::read_fresh_shards() {
 
 /* ---- dead letters --------------------------------------------------------------------------------------------- */
 
+/* A key that drains comes to its dead letter by itself (dead_letter_stops()), after the rows before it. */
 DeadLetter ClaimRound::note_dead_letter(const ReadRow &row) {
   d_.dead_letter_keys.note(row.facts.key_hash);
   if (!is_ours(row))
     return is_mine(row.sink, row.facts) ? DeadLetter::DEAD : DeadLetter::ELSEWHERE;
   if (!row.sink->rules.dead_letters_block || row.facts.key_hash == 0)
     return DeadLetter::DEAD;
+  const BlockedKey *key = d_.blocked_keys.find(row.sink->id(), row.facts.key_hash);
+  if (key && key->state == KeyState::DRAINING && key->may_have_undrained_before(row.facts.position))
+    return DeadLetter::DEAD;
   d_.block_key(row.sink->id(), row.facts.key_hash, row.facts.position);
   return DeadLetter::BLOCKS;
-}
-
-/* The same, when it is read in its turn. A key that drains comes to its dead letter by itself (dead_letter_stops()),
- * after the rows before it. */
-void ClaimRound::learn_dead_letter(const ReadRow &row) {
-  const BlockedKey *key = row.sink ? d_.blocked_keys.find(row.sink->id(), row.facts.key_hash) : nullptr;
-
-  if (key && key->state == KeyState::DRAINING && key->may_have_undrained_before(row.facts.position))
-    d_.dead_letter_keys.note(row.facts.key_hash);
-  else
-    note_dead_letter(row);
 }
 
 void ClaimRound::block_by_redriven(const ReadRow &row) {
@@ -90,7 +83,7 @@ bool ClaimRound::read_dead_letters() {
   read_rows({.rows = RowsOf::DEAD, .after = last, .limit = limits_.dead_letters}, [&](const ReadRow &row) {
     n++;
     last = row.facts.position;
-    learn_dead_letter(row);
+    note_dead_letter(row);
     return true;
   });
   OUTBOX_ROUND_POINT(port_, "claim.dead_letters_read");

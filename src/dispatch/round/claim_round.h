@@ -87,7 +87,6 @@ private:
   void block_failing();
   void read_fresh_shards();
   DeadLetter note_dead_letter(const ReadRow &row);
-  void learn_dead_letter(const ReadRow &row);
   void block_by_redriven(const ReadRow &row);
   bool read_dead_letters();
   void hold_behind_dead_letters();
