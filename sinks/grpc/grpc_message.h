@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "delivery/delivery.h"
+#include "delivery/kind.h"
 #include "delivery/http/http_headers.h"
 
 namespace outbox::grpc {

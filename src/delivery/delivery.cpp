@@ -1,6 +1,6 @@
 /*
- * delivery.cpp: the functions of the delivery API find the library that has the kind of sink, or has made the handle,
- * and call the function of its struct (kind.h). outbox's own kinds are called in the same way.
+ * delivery.cpp: finds the library that has a kind of sink, and runs one engine for each library whose sinks are open.
+ * outbox's own kinds are a library as well.
  */
 #include "delivery/delivery.h"
 
@@ -22,7 +22,6 @@
 #include "delivery/base/thread.h"
 #include "delivery/engine/kind_library.h"
 #include "delivery/http/network.h"
-#include "delivery/kind.h"
 #include "delivery/options/guarded.h"
 #include "delivery/options/match.h"
 #include "delivery/options/retry.h"
@@ -58,16 +57,6 @@ const ob_sink_kind *find_library(std::string_view kind) {
   return nullptr;
 }
 
-/* outbox's own functions refuse a kind that no library has, and say why it is not available. */
-const ob_sink_kind &library_of(const char *kind) {
-  const ob_sink_kind *found = find_library(kind);
-  return found ? *found : *kinds_of_this_library();
-}
-
-template <class Handle> const ob_sink_kind &made_by(const Handle *handle) {
-  return *reinterpret_cast<const ob_handle *>(handle)->library;
-}
-
 /* One engine for each library whose sinks or probes were opened. */
 class Engines {
 public:
@@ -95,7 +84,7 @@ public:
       throw BadInput(error.kind, {}, error.message, error.detail, error.hint);
     epoll_event event{};
     event.events = EPOLLIN;
-    if (epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, library.engine_fd(engine), &event) != 0) {
+    if (epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, engine->fd, &event) != 0) {
       int why = errno;
       (void)library.engine_close(engine, 0);
       throw std::system_error(why, std::generic_category(), "epoll_ctl");
@@ -145,8 +134,14 @@ private:
 
 }  // namespace
 
-static Engines *engines_of(ob_engine *engine) {
-  return reinterpret_cast<Engines *>(engine);
+static Engines *inside(ob_engines *engines) {
+  return reinterpret_cast<Engines *>(engines);
+}
+
+/* outbox's own functions refuse a kind that no library has, and say why it is not available. */
+const ob_sink_kind *ob_kind(const char *kind) noexcept {
+  const ob_sink_kind *found = find_library(kind);
+  return found ? found : kinds_of_this_library();
 }
 
 bool ob_kind_register(const char *kind, const ob_sink_kind *library, int pg_version, ob_error *error) noexcept {
@@ -155,8 +150,7 @@ bool ob_kind_register(const char *kind, const ob_sink_kind *library, int pg_vers
       return true;
     check_kind_fits(kind, library, pg_version);
     auto *added = new Registered{library, registered};
-    library->set_database(database_name().c_str());
-    library->set_networks(networks().c_str());
+    library->configure(database_name().c_str(), networks().c_str());
     registered = added;
     return true;
   });
@@ -173,180 +167,71 @@ bool ob_kind_is_registered(const char *kind) noexcept {
   return find_library(kind) || SinkKind::find(kind);
 }
 
-void ob_set_database(const char *name) noexcept {
+/* Keeps the value for libraries that are registered later, and tells all. */
+static void set(std::string &kept, const char *value) noexcept {
   guarded(nullptr, false, [&] {
-    database_name() = name;
+    kept = value ? value : "";
     return true;
   });
-  kinds_of_this_library()->set_database(name);
+  kinds_of_this_library()->configure(database_name().c_str(), networks().c_str());
   for (const Registered *one = registered; one; one = one->next)
-    one->library->set_database(name);
+    one->library->configure(database_name().c_str(), networks().c_str());
+}
+
+void ob_set_database(const char *name) noexcept {
+  set(database_name(), name);
 }
 
 void ob_set_networks(const char *list) noexcept {
-  guarded(nullptr, false, [&] {
-    networks() = list ? list : "";
-    return true;
-  });
-  kinds_of_this_library()->set_networks(list);
-  for (const Registered *one = registered; one; one = one->next)
-    one->library->set_networks(list);
+  set(networks(), list);
 }
 
-/* ---- what a library does ---- */
+/* ---- the engines ---- */
 
-bool ob_check_options(const char *kind, ob_scope scope, const ob_option *options, size_t n, bool superuser,
-                      ob_error *error) noexcept {
-  return library_of(kind).check_options(kind, scope, options, n, superuser, error);
+ob_engines *ob_engines_open(ob_error *error) noexcept {
+  return guarded(error, static_cast<ob_engines *>(nullptr),
+                 [] { return reinterpret_cast<ob_engines *>(new Engines); });
 }
 
-bool ob_check_owner(const char *kind, const ob_option *options, size_t n, const ob_option *mapping, size_t n_mapping,
-                    ob_error *error) noexcept {
-  return library_of(kind).check_owner(kind, options, n, mapping, n_mapping, error);
+int ob_engines_fd(const ob_engines *engines) noexcept {
+  return reinterpret_cast<const Engines *>(engines)->fd();
 }
 
-size_t ob_advise(const char *kind, const char *sink, const ob_option *options, size_t n, const ob_option *mapping,
-                 size_t n_mapping, ob_advice *advice, size_t max) noexcept {
-  return library_of(kind).advise(kind, sink, options, n, mapping, n_mapping, advice, max);
-}
-
-size_t ob_option_names(const char *kind, ob_scope scope, const char **names, size_t max) noexcept {
-  return library_of(kind).option_names(kind, scope, names, max);
-}
-
-size_t ob_target_options(const char *kind, const char **names, size_t max) noexcept {
-  return library_of(kind).target_options(kind, names, max);
-}
-
-bool ob_common_options(const char *kind, const ob_option *options, size_t n, ob_common *out,
-                       ob_error *error) noexcept {
-  return library_of(kind).common_options(kind, options, n, out, error);
-}
-
-ob_checker *ob_checker_open(const char *kind, const ob_option *options, size_t n, ob_error *error) noexcept {
-  return library_of(kind).checker_open(kind, options, n, error);
-}
-
-ob_checker *ob_checker_open_with_secrets(const char *kind, const ob_option *options, size_t n,
-                                         const ob_option *mapping, size_t n_mapping, ob_error *error) noexcept {
-  return library_of(kind).checker_open_with_secrets(kind, options, n, mapping, n_mapping, error);
-}
-
-bool ob_checker_check(const ob_checker *checker, const ob_event *event, ob_error *error) noexcept {
-  return made_by(checker).checker_check(checker, event, error);
-}
-
-bool ob_checker_check_new(const ob_checker *checker, const ob_event *event, ob_error *error) noexcept {
-  return made_by(checker).checker_check_new(checker, event, error);
-}
-
-size_t ob_checker_max_payload(const ob_checker *checker) noexcept {
-  return made_by(checker).checker_max_payload(checker);
-}
-
-void ob_checker_close(ob_checker *checker) noexcept {
-  if (checker)
-    made_by(checker).checker_close(checker);
-}
-
-ob_preview *ob_preview_open(const ob_checker *checker, const ob_event *event, int64_t now, ob_error *error) noexcept {
-  return made_by(checker).preview_open(checker, event, now, error);
-}
-
-const ob_part *ob_preview_parts(const ob_preview *preview, size_t *n) noexcept {
-  return made_by(preview).preview_parts(preview, n);
-}
-
-void ob_preview_close(ob_preview *preview) noexcept {
-  if (preview)
-    made_by(preview).preview_close(preview);
-}
-
-/* ---- the engine ---- */
-
-ob_engine *ob_engine_open(ob_error *error) noexcept {
-  return guarded(error, static_cast<ob_engine *>(nullptr), [] { return reinterpret_cast<ob_engine *>(new Engines); });
-}
-
-int ob_engine_fd(const ob_engine *engine) noexcept {
-  return reinterpret_cast<const Engines *>(engine)->fd();
-}
-
-bool ob_engine_close(ob_engine *engine, int timeout_ms) noexcept {
-  bool gone = engines_of(engine)->close(std::chrono::milliseconds(timeout_ms));
-  delete engines_of(engine);
+bool ob_engines_close(ob_engines *engines, int timeout_ms) noexcept {
+  bool gone = inside(engines)->close(std::chrono::milliseconds(timeout_ms));
+  delete inside(engines);
   return gone;
 }
 
-/* Signals are blocked here for the threads that a kind's client library may start. */
-ob_sink *ob_sink_open(ob_engine *engine, const char *name, const char *kind, const ob_option *options, size_t n,
-                      const ob_option *mapping, size_t n_mapping, ob_error *error) noexcept {
-  const ob_sink_kind &library = library_of(kind);
+size_t ob_collect(ob_engines *engines, ob_completion *out, size_t max) noexcept {
+  return inside(engines)->collect(out, max);
+}
+
+bool ob_next_log(ob_engines *engines, ob_log_line *line) noexcept {
+  return inside(engines)->next_log(line);
+}
+
+/* What `open` makes with the engine of the kind's library. Signals are blocked for the threads that a kind's client
+ * library may start. */
+template <class Open> static auto with_engine(ob_engines *engines, const char *kind, ob_error *error, Open open) {
+  const ob_sink_kind &library = *ob_kind(kind);
   SignalsBlocked blocked;
-  ob_engine *own = guarded(error, static_cast<ob_engine *>(nullptr), [&] { return engines_of(engine)->of(library); });
-  return own ? library.sink_open(own, name, kind, options, n, mapping, n_mapping, error) : nullptr;
+  ob_engine *own = guarded(error, static_cast<ob_engine *>(nullptr), [&] { return inside(engines)->of(library); });
+  return own ? open(library, own) : nullptr;
 }
 
-void ob_sink_share(ob_sink *sink, int index, int of, int64_t *rate_clock) noexcept {
-  made_by(sink).sink_share(sink, index, of, rate_clock);
+ob_sink *ob_sink_open(ob_engines *engines, const char *name, const char *kind, const ob_sink_options *given,
+                      ob_error *error) noexcept {
+  return with_engine(engines, kind, error, [&](const ob_sink_kind &library, ob_engine *engine) {
+    return library.sink_open(engine, name, kind, given, error);
+  });
 }
 
-void ob_sink_keep_acknowledgements(ob_sink *sink, bool keep) noexcept {
-  made_by(sink).sink_keep_acknowledgements(sink, keep);
-}
-
-void ob_sink_begin_slowly(ob_sink *sink) noexcept {
-  made_by(sink).sink_begin_slowly(sink);
-}
-
-void ob_sink_end_pause(ob_sink *sink) noexcept {
-  made_by(sink).sink_end_pause(sink);
-}
-
-void ob_sink_close(ob_sink *sink, int grace_ms) noexcept {
-  made_by(sink).sink_close(sink, grace_ms);
-}
-
-bool ob_sink_closed(ob_sink *sink) noexcept {
-  return made_by(sink).sink_closed(sink);
-}
-
-void ob_sink_get_status(ob_sink *sink, ob_sink_status *status) noexcept {
-  made_by(sink).sink_get_status(sink, status);
-}
-
-bool ob_sink_next_resumed(ob_sink *sink, char *error, size_t size) noexcept {
-  return made_by(sink).sink_next_resumed(sink, error, size);
-}
-
-size_t ob_submit(ob_sink *sink, const ob_event *events, size_t n) noexcept {
-  return made_by(sink).submit(sink, events, n);
-}
-
-size_t ob_collect(ob_engine *engine, ob_completion *out, size_t max) noexcept {
-  return engines_of(engine)->collect(out, max);
-}
-
-ob_probe *ob_probe_start(ob_engine *engine, const char *name, const char *kind, const ob_option *options, size_t n,
-                         const ob_option *mapping, size_t n_mapping, int timeout_ms, bool send, const char *topics,
-                         ob_error *error) noexcept {
-  const ob_sink_kind &library = library_of(kind);
-  SignalsBlocked blocked;
-  ob_engine *own = guarded(error, static_cast<ob_engine *>(nullptr), [&] { return engines_of(engine)->of(library); });
-  return own ? library.probe_start(own, name, kind, options, n, mapping, n_mapping, timeout_ms, send, topics, error)
-             : nullptr;
-}
-
-bool ob_probe_poll(const ob_probe *probe, ob_probe_step *steps, size_t max, size_t *n) noexcept {
-  return made_by(probe).probe_poll(probe, steps, max, n);
-}
-
-void ob_probe_finish(ob_probe *probe) noexcept {
-  made_by(probe).probe_finish(probe);
-}
-
-bool ob_next_log(ob_engine *engine, ob_log_line *line) noexcept {
-  return engines_of(engine)->next_log(line);
+ob_probe *ob_probe_start(ob_engines *engines, const char *name, const char *kind, const ob_sink_options *given,
+                         int timeout_ms, bool send, const char *topics, ob_error *error) noexcept {
+  return with_engine(engines, kind, error, [&](const ob_sink_kind &library, ob_engine *engine) {
+    return library.probe_start(engine, name, kind, given, timeout_ms, send, topics, error);
+  });
 }
 
 /* ---- what concerns no kind ---- */

@@ -1,144 +1,52 @@
 /*
- * delivery.h: the one API between the server side and the delivery library.
+ * delivery.h: what the server side calls of the delivery library: how it finds a kind of sink, the engines of all
+ * libraries as one, and what concerns no kind. The functions of a kind stand in its struct (kind.h).
  *
  * The server side (src/server, postgres.h, longjmp) hands events in and takes completions out. The delivery library
- * (src/delivery, modern C++, threads) talks to brokers and endpoints and never sees PostgreSQL.
- *
- * Rules of the delivery API: every function is noexcept and safe to call from a thread that may later longjmp (none
- * keeps a lock or a C++ object alive in the caller's frame); none blocks on the network, except ob_engine_close(),
- * which is bounded. All functions of one engine are called from one thread, the caller's. Text is UTF-8, not
- * NUL-terminated unless it is `const char *`.
+ * (src/delivery, modern C++, threads) talks to brokers and endpoints and never sees PostgreSQL. The rules of kind.h
+ * hold here too.
  */
 #ifndef OUTBOX_DELIVERY_H
 #define OUTBOX_DELIVERY_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "delivery/kind.h"
 
-#ifdef __cplusplus
-#define OB_NOEXCEPT noexcept
 extern "C" {
-#else
-#define OB_NOEXCEPT
-#endif
 
-/* ---- plain data ------------------------------------------------------------------------------------------- */
+/* ---- kinds of sink ------------------------------------------------------------------------------------------ */
 
-/* Text or bytes, owned by the caller and valid for the duration of the call. data == NULL means SQL NULL. */
-typedef struct ob_text {
-  const char *data;
-  size_t len;
-} ob_text;
-
-typedef struct ob_header {
-  ob_text name;
-  ob_text value;
-  bool binary; /* the value is bytes, not text */
-} ob_header;
-
-/* An option of CREATE SERVER or CREATE USER MAPPING. */
-typedef struct ob_option {
-  const char *name;
-  const char *value;
-} ob_option;
-
-/* An error in PostgreSQL's message style: a primary message in lower case without a full stop, the facts, the next
- * step. A field without content is an empty string. Never contains a secret. */
-typedef enum ob_error_kind {
-  OB_OK = 0,
-  OB_UNKNOWN_OPTION, /* `subject` is the name; the server side adds a HINT with the closest known name */
-  OB_BAD_VALUE,      /* an option or an event's field has an invalid value */
-  OB_MISSING_OPTION, /* a required option is absent */
-  OB_WRONG_PLACE,    /* a secret given to the server, or a server option given to the user mapping */
-  OB_FORBIDDEN,      /* superuser only */
-  OB_TOO_LARGE,      /* the event is larger than the sink can ever send */
-  OB_NOT_YET,        /* of ob_sink_open(): the client's key is being opened on another thread; ask again */
-  OB_INTERNAL        /* out of memory, a library refused to start */
-} ob_error_kind;
-
-typedef struct ob_error {
-  ob_error_kind kind;
-  char subject[64]; /* the option's name, where there is one */
-  char message[512];
-  char detail[512];
-  char hint[512];
-} ob_error;
-
-typedef enum ob_scope { OB_SERVER, OB_USER_MAPPING } ob_scope;
-
-typedef struct ob_event {
-  uint64_t ticket;   /* chosen by the caller; returned in the completion */
-  uint64_t key_hash; /* equal for events of one key; 0 = unordered, the event has no key to keep in order */
-  int64_t position;
-  int64_t created_at_us; /* Unix time */
-  int64_t seq;           /* set by the application; valid if has_seq */
-  bool has_seq;
-  uint8_t id[16];
-  ob_text aggregate_type;
-  ob_text aggregate_id; /* may be NULL */
-  ob_text event_type;
-  ob_text key; /* the partition key; may be NULL */
-  ob_text dedup_key;
-  ob_text payload;      /* NULL = tombstone; JSON text, or raw bytes when payload_is_bytes */
-  ob_text content_type; /* of raw bytes; NULL for JSON */
-  bool payload_is_bytes;
-  int attempt; /* 1 for the first try; failures that spend no attempt do not count */
-  bool alone;  /* no other event of its key is in flight, and none is submitted until this one has ended */
-  bool failed; /* its last delivery failed, whether or not that spent an attempt */
-  const ob_header *headers;
-  size_t n_headers;
-  /* NULL, or why the caller could not make the event, which then has neither payload nor headers: it ends as
-   * OB_REJECTED with this message and detail, in its turn. */
-  const ob_error *refused;
-} ob_event;
-
-/* Sets the value of ${database}: the database of this process. Call it before options are parsed; the name is copied.
- */
-void ob_set_database(const char *name) OB_NOEXCEPT;
-
-/* ---- options (pure functions: any thread, any process, no state) ------------------------------------------- */
-
-/* Checks the options of a sink of `kind` ("kafka", "webhook"). With OB_SERVER, `options` are all options that the
- * server will have after the DDL. Returns true if they are valid, otherwise false with *error filled. */
-bool ob_check_options(const char *kind, ob_scope scope, const ob_option *options, size_t n, bool superuser,
-                      ob_error *error) OB_NOEXCEPT;
-
+/* The struct with the functions for this kind. Of a kind that no library has, and of one that is unavailable, they
+ * fail and say why. Any thread. */
+const ob_sink_kind *ob_kind(const char *kind) noexcept;
 /* Registers a kind from a library of its own (kind.h) if it fits this outbox and this PG_VERSION_NUM. Returns false
  * with *error filled otherwise; nothing of the library is called then. Once registered, a kind stays. Main thread. */
-struct ob_sink_kind;
-bool ob_kind_register(const char *kind, const struct ob_sink_kind *library, int pg_version,
-                      ob_error *error) OB_NOEXCEPT;
+bool ob_kind_register(const char *kind, const ob_sink_kind *library, int pg_version, ob_error *error) noexcept;
 /* From now on each function that is given this kind fails with *why. Main thread. */
-void ob_kind_unavailable(const char *kind, const ob_error *why) OB_NOEXCEPT;
-bool ob_kind_is_registered(const char *kind) OB_NOEXCEPT;
+void ob_kind_unavailable(const char *kind, const ob_error *why) noexcept;
+bool ob_kind_is_registered(const char *kind) noexcept;
 
-/* The option names of `kind` in `scope`, for a HINT. Writes at most `max` pointers to static strings and returns
- * their number. */
-size_t ob_option_names(const char *kind, ob_scope scope, const char **names, size_t max) OB_NOEXCEPT;
+/* For configure() of every kind, also of one that is registered later. Main thread. */
+void ob_set_database(const char *name) noexcept;
+void ob_set_networks(const char *list) noexcept;
 
-/* The options of the server that hold the address of a sink of `kind`, such as "url". As ob_option_names(). */
-size_t ob_target_options(const char *kind, const char **names, size_t max) OB_NOEXCEPT;
+/* ---- the engines (one of each library whose sinks are open; only the worker's main thread calls) -------------- */
 
-/* The largest payload that the option max_payload can allow, and its default, in bytes. To send a payload takes about
- * four times its size of the worker's memory. */
-#define OB_LARGEST_PAYLOAD ((size_t)256 * 1024 * 1024)
-#define OB_DEFAULT_MAX_PAYLOAD ((size_t)16 * 1024 * 1024)
+typedef struct ob_engines ob_engines;
 
-/* The options that all kinds have in common, parsed. Options that are not set have the kind's defaults. */
-typedef struct ob_common {
-  bool ordered;
-  bool block_on_dead_letter; /* a dead letter blocks its key until a user acts */
-  int max_attempts;          /* 0 = not set, the caller's default applies */
-  int64_t retention_ms;      /* -1 = not set; 0 = delete events when they are delivered */
-  const char *retry;         /* text of the policy; NULL = not set; points into `options` */
-  int default_max_attempts;  /* default of the kind and format, if neither option nor setting is set */
-  const char *default_retry; /* static string */
-  int64_t disable_after_ms;  /* the sink is disabled after failing for this long without a success; 0 = never */
-  size_t max_payload;        /* bytes of the largest payload that the sink takes, as it is given in ob_event */
-} ob_common;
-bool ob_common_options(const char *kind, const ob_option *options, size_t n, ob_common *out,
-                       ob_error *error) OB_NOEXCEPT;
+/* NULL with *error filled on failure. The engine of a library is opened with its first sink or probe. */
+ob_engines *ob_engines_open(ob_error *error) noexcept;
+/* Readable whenever one of the engines has something. */
+int ob_engines_fd(const ob_engines *engines) noexcept;
+/* As in ob_sink_kind; engine_close() of all takes `timeout_ms` together. */
+bool ob_engines_close(ob_engines *engines, int timeout_ms) noexcept;
+size_t ob_collect(ob_engines *engines, ob_completion *out, size_t max) noexcept;
+bool ob_next_log(ob_engines *engines, ob_log_line *line) noexcept;
+ob_sink *ob_sink_open(ob_engines *engines, const char *name, const char *kind, const ob_sink_options *given,
+                      ob_error *error) noexcept;
+ob_probe *ob_probe_start(ob_engines *engines, const char *name, const char *kind, const ob_sink_options *given,
+                         int timeout_ms, bool send, const char *topics, ob_error *error) noexcept;
+
+/* ---- what concerns no kind (pure functions: any thread, any process, no state) -------------------------------- */
 
 /* A header with this name and value is required in the event. */
 typedef struct ob_match {
@@ -148,247 +56,23 @@ typedef struct ob_match {
 
 /* Parses the option "match". `pairs` needs (strlen(match) + 1) / 4 elements; their texts are written to `buffer`,
  * which needs strlen(match) bytes. Returns false with *error filled when `match` is invalid. */
-bool ob_match_pairs(const char *match, ob_match *pairs, size_t *n, char *buffer, ob_error *error) OB_NOEXCEPT;
+bool ob_match_pairs(const char *match, ob_match *pairs, size_t *n, char *buffer, ob_error *error) noexcept;
 
 /* Retry policy: 'exponential 100ms..5min' (doubles, with random jitter over the upper half of each delay) or steps
  * '15s*3, 5m*5' (the last one repeats; each delay is up to 10 % longer). `attempts` is the number of failed attempts,
  * from 1; `random` is a uniformly distributed number. With `slow` the delay is at least one minute, or the policy's
  * longest delay if that is shorter. */
-bool ob_check_retry(const char *policy, ob_error *error) OB_NOEXCEPT;
-int64_t ob_retry_delay_ms(const char *policy, int attempts, bool slow, uint64_t random) OB_NOEXCEPT;
+bool ob_check_retry(const char *policy, ob_error *error) noexcept;
+int64_t ob_retry_delay_ms(const char *policy, int attempts, bool slow, uint64_t random) noexcept;
 
-/* The setting outbox.allow_networks: a list of networks that every webhook may reach, in addition to the networks of
- * its own option. Call ob_set_networks() before sinks are opened or probed; an invalid or empty list allows nothing.
- */
-bool ob_check_networks(const char *list, ob_error *error) OB_NOEXCEPT;
-void ob_set_networks(const char *list) OB_NOEXCEPT;
+/* Is this a list of networks, as the setting outbox.allow_networks takes it? */
+bool ob_check_networks(const char *list, ob_error *error) noexcept;
 
-/* Checks a server whose owner is not a superuser. Such an owner can change the user mapping at any time. So if the
- * server has a superuser-only option, the mapping must not contain `url`, to which that option would apply. Returns
- * true if the options are allowed. */
-bool ob_check_owner(const char *kind, const ob_option *options, size_t n, const ob_option *mapping, size_t n_mapping,
-                    ob_error *error) OB_NOEXCEPT;
-
-/* Options that are valid and yet a typical mistake, for outbox.doctor(). */
-typedef struct ob_advice {
-  char check[24];    /* one word: the row is named "advice NAME CHECK" */
-  bool may_be_meant; /* the row's status is ok, and no warning */
-  char detail[512];
-  char hint[1024]; /* a statement, or a comment that begins with "-- " */
-} ob_advice;
-
-/* Writes at most `max` pieces of advice and returns their number: 0 if the options are not valid. `sink` is the
- * sink's name, quoted for SQL. `mapping` is NULL without a user mapping. No text contains a value of it. */
-size_t ob_advise(const char *kind, const char *sink, const ob_option *options, size_t n, const ob_option *mapping,
-                 size_t n_mapping, ob_advice *advice, size_t max) OB_NOEXCEPT;
-
-/* A checker tests events at enqueue time against one sink's options: is the topic legal, are the headers legal, is
- * the event small enough? It has no thread and no connection. Returns NULL with *error filled when the options are
- * invalid. */
-typedef struct ob_checker ob_checker;
-ob_checker *ob_checker_open(const char *kind, const ob_option *options, size_t n, ob_error *error) OB_NOEXCEPT;
-/* The same as ob_checker_open(), with the user mapping's options: previews of this checker are signed, and contain no
- * secret. */
-ob_checker *ob_checker_open_with_secrets(const char *kind, const ob_option *options, size_t n,
-                                         const ob_option *mapping, size_t n_mapping, ob_error *error) OB_NOEXCEPT;
-bool ob_checker_check(const ob_checker *checker, const ob_event *event, ob_error *error) OB_NOEXCEPT;
-/* For an event that is being enqueued. Returns false also for an event that could be sent but is probably a mistake,
- * such as a NULL payload for a sink whose options do not allow tombstones. */
-bool ob_checker_check_new(const ob_checker *checker, const ob_event *event, ob_error *error) OB_NOEXCEPT;
-/* The largest payload that can be sent, in bytes (SIZE_MAX = no limit), so that the caller need not render larger
- * ones. 0: the checks read the text of each payload. */
-size_t ob_checker_max_payload(const ob_checker *checker) OB_NOEXCEPT;
-void ob_checker_close(ob_checker *checker) OB_NOEXCEPT;
-
-/* One part of what a sink would send: the topic, the key or a header of a record; the URL, a header or the body of a
- * request. `bytes` are sent as they are. If bytes.data is NULL, `text` is a number of the protocol, or an explanation
- * in parentheses: "(the time of each attempt)", "(in the user mapping)". If both are NULL, the part is null (no key,
- * a tombstone). */
-typedef struct ob_part {
-  const char *part; /* static string */
-  ob_text name;     /* name of a header; data is NULL for other parts */
-  ob_text bytes;
-  ob_text text;
-} ob_part;
-
-/* Makes the message that the sink would send for the event at `now` (Unix time in seconds), without secrets. Returns
- * NULL with *error filled if ob_checker_check() refuses the event. */
-typedef struct ob_preview ob_preview;
-ob_preview *ob_preview_open(const ob_checker *checker, const ob_event *event, int64_t now,
-                            ob_error *error) OB_NOEXCEPT;
-/* The parts in the order in which they are sent; valid until the preview is closed. */
-const ob_part *ob_preview_parts(const ob_preview *preview, size_t *n) OB_NOEXCEPT;
-void ob_preview_close(ob_preview *preview) OB_NOEXCEPT;
-
-/* ---- the engine (one per worker process; only its main thread calls) ----------------------------------------- */
-
-typedef struct ob_engine ob_engine;
-typedef struct ob_sink ob_sink;
-
-/* Starts the engine. Its threads block all signals. Returns NULL with *error filled on failure. */
-ob_engine *ob_engine_open(ob_error *error) OB_NOEXCEPT;
-
-/* A descriptor that is readable whenever ob_collect() or ob_next_log() may have something. Only ob_collect() may read
- * it. */
-int ob_engine_fd(const ob_engine *engine) OB_NOEXCEPT;
-
-/* Stops all threads and connections within about `timeout_ms`. Outstanding tickets get no completion. Returns true if
- * all threads have ended: the process may run exit handlers. Returns false if a thread hangs (in a resolver or a
- * broker connection): the process must leave with _exit(). The engine is freed in both cases. */
-bool ob_engine_close(ob_engine *engine, int timeout_ms) OB_NOEXCEPT;
-
-/* Opens a sink. It connects in the background; the call never waits. `name` appears in logs and errors. `mapping` are
- * the options of PUBLIC's user mapping (secrets). */
-ob_sink *ob_sink_open(ob_engine *engine, const char *name, const char *kind, const ob_option *options, size_t n,
-                      const ob_option *mapping, size_t n_mapping, ob_error *error) OB_NOEXCEPT;
-
-/* Tells the sink that `of` processes send to the same peer and that this one is number `index`, so that it keeps to
- * its part of the sink's limits. `rate_clock` points to 8 bytes of shared memory that all of them use for this sink,
- * initially 0, in which they keep the rate limit together; it must outlive the sink. With NULL, each process keeps to
- * its part of the rate limit too. May be called again. */
-void ob_sink_share(ob_sink *sink, int index, int of, int64_t *rate_clock) OB_NOEXCEPT;
-
-/* Whether ob_completion.acknowledgement is wanted. At first it is not: it takes time. May be called again. */
-void ob_sink_keep_acknowledgements(ob_sink *sink, bool keep) OB_NOEXCEPT;
-
-/* Starts with one request at a time and then doubles: after a stop, a large backlog must not overload the peer. */
-void ob_sink_begin_slowly(ob_sink *sink) OB_NOEXCEPT;
-
-/* Ends a pause for which the peer has asked (ob_sink_status.paused_ms). */
-void ob_sink_end_pause(ob_sink *sink) OB_NOEXCEPT;
-
-/* Closes the sink. Queued events end as OB_RETURNED at once. Events on the wire get `grace_ms` to finish, then end as
- * OB_RETURNED too (they may have arrived: possible duplicates). Returns immediately; every ticket gets its
- * completion. The pointer is invalid after ob_sink_closed() has returned true. */
-void ob_sink_close(ob_sink *sink, int grace_ms) OB_NOEXCEPT;
-/* Returns true when all tickets of a closing sink are collected, and then frees the sink. */
-bool ob_sink_closed(ob_sink *sink) OB_NOEXCEPT;
-
-/* Bytes of the longest error of an event: of ob_completion.error, and of the table's column last_error. */
-#define OB_ERROR_MAX 8192
-
-/* Why a delivery or a connection failed. Few values, so that they can be labels of a metric. */
-typedef enum ob_reason {
-  OB_REASON_NONE, /* no failure, or a failure that another event caused */
-  OB_REASON_TIMEOUT,
-  OB_REASON_CONNECTION, /* refused, or lost */
-  OB_REASON_DNS,
-  OB_REASON_TLS,
-  OB_REASON_AUTH,         /* credentials or permissions: SASL, HTTP 401, 403, 407 */
-  OB_REASON_HTTP_3XX,     /* redirects are not followed */
-  OB_REASON_HTTP_4XX,     /* except those of AUTH, TIMEOUT, RATE_LIMITED and TOO_LARGE */
-  OB_REASON_HTTP_5XX,     /* and responses with an unknown class of status */
-  OB_REASON_RATE_LIMITED, /* HTTP 429 */
-  OB_REASON_TOO_LARGE,    /* refused by the broker or the endpoint for its size */
-  OB_REASON_TOPIC,        /* the topic is missing, or writing to it is not allowed */
-  OB_REASON_BROKER,       /* a broker responds, but cannot store */
-  OB_REASON_BLOCKED,      /* the network guard refused the address */
-  OB_REASON_INVALID,      /* this event cannot be sent with the sink's options */
-  /* Acknowledged as stored before, though the sink has not sent it before: the peer has dropped it. */
-  OB_REASON_DUPLICATE,
-  OB_REASON_OTHER,
-  OB_REASONS
-} ob_reason;
 /* The reason as a label of a metric: "http_5xx". Static string. */
-const char *ob_reason_name(ob_reason reason) OB_NOEXCEPT;
-
-typedef enum ob_sink_state {
-  OB_SINK_OK,           /* delivering or idle */
-  OB_SINK_DEGRADED,     /* delivering, but not to all of its topics, or slowly; last_error has the reason */
-  OB_SINK_CIRCUIT_OPEN, /* the whole sink is down; it takes only probes until one succeeds */
-  OB_SINK_DISABLED      /* the sink stopped trying (HTTP 410); closing and opening it resets this */
-} ob_sink_state;
-
-typedef struct ob_sink_status {
-  ob_sink_state state;
-  uint32_t credit;       /* how many events the sink takes now; 0 while the circuit is open, 1 or more for probes */
-  int64_t outage_ms;     /* time since the first failure of the outage; -1 while the circuit is closed */
-  int64_t retry_in_ms;   /* with credit 0: when to ask again; -1 = when a completion arrives */
-  int64_t paused_ms;     /* the peer has asked for a pause, which lasts this long; 0 = it has not */
-  uint64_t failed_tries; /* failed attempts and connections since the sink was opened */
-  /* All failures by reason since the sink was opened, and their sum. n_failures changes whenever a count does. */
-  uint64_t n_failures;
-  uint64_t failures[OB_REASONS];
-  char last_error[512]; /* last error of the whole sink; empty when it works */
-} ob_sink_status;
-void ob_sink_get_status(ob_sink *sink, ob_sink_status *status) OB_NOEXCEPT;
-
-/* Takes one error prefix from the list of causes that are over: events that ended as OB_DEFERRED with an error that
- * starts with this text need not wait any longer. Returns false when the list is empty. */
-bool ob_sink_next_resumed(ob_sink *sink, char *error, size_t size) OB_NOEXCEPT;
-
-/* Submits events in order; everything is copied. Returns how many were accepted, a prefix of `events`. The rest is
- * back-pressure, not an attempt. Every accepted event gets exactly one completion. */
-size_t ob_submit(ob_sink *sink, const ob_event *events, size_t n) OB_NOEXCEPT;
-
-typedef enum ob_outcome {
-  OB_SENT,  /* acknowledged */
-  OB_RETRY, /* this event failed: spend an attempt, wait, try again */
-  /* Its Kafka topic cannot be used now, or it failed again while the whole sink is down: block its key like a failing
-   * event's, try again after retry_after_ms, and spend no attempt, however often. */
-  OB_DEFERRED,
-  OB_REJECTED, /* this event can never be sent: a dead letter */
-  OB_RETURNED  /* not sent, or the whole sink is down: claim it again, and spend no attempt */
-} ob_outcome;
-
-/* Order. No later event of a key overtakes one that ended as OB_RETRY, OB_DEFERRED or OB_RETURNED: the later events
- * end as OB_RETURNED (or as OB_DEFERRED after an OB_DEFERRED one), and events of the key that the caller submits
- * before it has collected all of these completions are not sent. With on_dead_letter 'block' the same holds after
- * OB_REJECTED. */
-
-typedef struct ob_completion {
-  uint64_t ticket;
-  ob_outcome outcome;
-  int64_t retry_after_ms; /* the delay that the peer asked for; -1 = none */
-  bool suspect;           /* OB_RETRY, but the sink may be to blame: if the circuit opens soon, spend no attempt */
-  bool slow_retry;        /* OB_RETRY: wait at least a minute (`slow` of ob_retry_delay_ms) */
-  /* OB_RETRY: the peer refuses this event, which is a dead letter after so many answers that say so, whatever its
-   * other failures were, if the sink allows more attempts; 0 = no limit of its own. */
-  int max_refusals;
-  const char *acknowledgement; /* OB_SENT: what the peer has answered; NULL = not kept; otherwise as `error` */
-  /* NULL for OB_SENT; NUL-terminated, at most OB_ERROR_MAX bytes, and marked if it was cut; valid until the engine's
-   * next ob_collect(). */
-  const char *error;
-} ob_completion;
-
-/* Writes at most `max` completions to `out` and returns their number; never waits. */
-size_t ob_collect(ob_engine *engine, ob_completion *out, size_t max) OB_NOEXCEPT;
-
-/* The result of one step of a probe. An empty hint means that there is nothing to do. Never contains a secret. */
-typedef struct ob_probe_step {
-  char name[24];
-  bool ok;
-  double milliseconds;
-  char message[512];
-  char hint[384];
-} ob_probe_step;
-
-/* Tries these options on a thread of its own, whether or not a sink with them is open: connects, authenticates, reads
- * metadata and permissions. With `send` it then sends a test event that is marked as one. `topics` are names,
- * separated by commas, that a Kafka cluster must have beside those of the options; empty = none. The probe ends
- * within `timeout_ms` and then makes the engine's descriptor readable. Invalid options are reported as a failed step;
- * NULL with *error filled means that no probe could be started. */
-typedef struct ob_probe ob_probe;
-ob_probe *ob_probe_start(ob_engine *engine, const char *name, const char *kind, const ob_option *options, size_t n,
-                         const ob_option *mapping, size_t n_mapping, int timeout_ms, bool send, const char *topics,
-                         ob_error *error) OB_NOEXCEPT;
-/* Returns true when the probe has ended: `steps` then has *n of its steps, at most `max`. Never waits. */
-bool ob_probe_poll(const ob_probe *probe, ob_probe_step *steps, size_t max, size_t *n) OB_NOEXCEPT;
-/* Frees the handle. A probe that still runs is cancelled; the engine owns it until it has ended. */
-void ob_probe_finish(ob_probe *probe) OB_NOEXCEPT;
-
-typedef enum ob_log_level { OB_LOG_DEBUG, OB_LOG_INFO, OB_LOG_WARNING } ob_log_level;
-typedef struct ob_log_line {
-  ob_log_level level;
-  char sink[64];
-  char text[1024];
-} ob_log_line;
-/* Takes one queued log line; false when there is none. The queue holds at most 256 lines; when it is full, the oldest
- * line is dropped. */
-bool ob_next_log(ob_engine *engine, ob_log_line *line) OB_NOEXCEPT;
+const char *ob_reason_name(ob_reason reason) noexcept;
 
 /* "librdkafka 2.0.2, libcurl 7.88.1, OpenSSL 3.0.15": for outbox.doctor() and bug reports. Static string. */
-const char *ob_library_versions(void) OB_NOEXCEPT;
+const char *ob_library_versions(void) noexcept;
 
 typedef enum ob_library_fitness {
   OB_LIBRARY_FIT,
@@ -396,9 +80,13 @@ typedef enum ob_library_fitness {
   OB_LIBRARY_TOO_OLD    /* no Kafka sink opens */
 } ob_library_fitness;
 /* Checks the librdkafka that is loaded. *advice describes the problem, or for a fit version a recommendation. */
-ob_library_fitness ob_check_librdkafka(ob_error *advice) OB_NOEXCEPT;
-
-#ifdef __cplusplus
+ob_library_fitness ob_check_librdkafka(ob_error *advice) noexcept;
 }
-#endif
+
+/* Frees what a kind has made, if there is something. */
+template <class Handle> void ob_release(Handle *handle) noexcept {
+  if (handle)
+    handle->release(handle);
+}
+
 #endif

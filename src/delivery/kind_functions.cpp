@@ -25,32 +25,30 @@ using namespace outbox;
 
 namespace {
 extern ob_sink_kind this_library;
-}
 
-struct ob_checker : ob_handle {
+struct Checker : ob_checker {
   std::shared_ptr<const SinkConfig> config;
 };
-struct ob_probe : ob_handle {
+struct MadePreview : ob_preview {
+  Preview made;
+  std::vector<ob_part> plain; /* points into `made` */
+};
+struct StartedProbe : ob_probe {
   std::shared_ptr<Probe> probe;
 };
 
-struct ob_preview : ob_handle {
-  Preview parts;
-  std::vector<ob_part> plain; /* points into `parts` */
-};
-
-/* The opaque handles of the API are pointers to these classes. */
-static Engine *inside(ob_engine *engine) {
-  return reinterpret_cast<Engine *>(engine);
+/* The handles of the border are made by this library alone. */
+Engine *inside(ob_engine *engine) {
+  return static_cast<Engine *>(engine);
 }
-static const Engine *inside(const ob_engine *engine) {
-  return reinterpret_cast<const Engine *>(engine);
+Runner *inside(ob_sink *sink) {
+  return static_cast<Runner *>(sink);
 }
-static Runner *inside(ob_sink *sink) {
-  return reinterpret_cast<Runner *>(sink);
+const SinkConfig &config_of(const ob_checker *checker) {
+  return *static_cast<const Checker *>(checker)->config;
 }
 
-static ob_part to_plain(const PreviewPart &from) {
+ob_part to_plain(const PreviewPart &from) {
   ob_part part{from.part, {}, {}, {}};
   if (!from.name.empty())
     part.name = {from.name.data(), from.name.size()};
@@ -61,30 +59,46 @@ static ob_part to_plain(const PreviewPart &from) {
   return part;
 }
 
-static bool kind_check_options(const char *kind, ob_scope scope, const ob_option *options, size_t n, bool superuser,
-                               ob_error *error) noexcept {
+Options server_of(const ob_sink_options *given) {
+  return to_options(given->server, given->n_server);
+}
+Options mapping_of(const ob_sink_options *given) {
+  return to_options(given->mapping, given->n_mapping);
+}
+
+/* For functions that have nothing to return. */
+template <class Body> void guard(Body body) noexcept {
+  guarded(nullptr, false, [&] {
+    body();
+    return true;
+  });
+}
+
+void configure(const char *database, const char *networks) noexcept {
+  set_database(database);
+  set_networks(networks);
+}
+
+/* ---- options ---- */
+
+bool check_options(const char *kind, ob_scope scope, const ob_sink_options *given, bool superuser,
+                   ob_error *error) noexcept {
   return guarded(error, false, [&] {
     const SinkKind &sink = sink_kind(kind);
-    Options given = to_options(options, n);
-    if (scope == OB_SERVER) {
-      check_options(sink, scope, given, superuser);
-      sink.parse(given, nullptr);
+    if (scope == OB_BOTH) {
+      check_owner(sink, server_of(given), mapping_of(given));
+    } else if (scope == OB_USER_MAPPING) {
+      check_mapping(sink, mapping_of(given), superuser);
     } else {
-      check_mapping(sink, given, superuser);
+      const Options server = server_of(given);
+      outbox::check_options(sink, scope, server, superuser);
+      sink.parse(server, nullptr);
     }
     return true;
   });
 }
 
-static bool kind_check_owner(const char *kind, const ob_option *options, size_t n, const ob_option *mapping,
-                             size_t n_mapping, ob_error *error) noexcept {
-  return guarded(error, false, [&] {
-    check_owner(sink_kind(kind), to_options(options, n), to_options(mapping, n_mapping));
-    return true;
-  });
-}
-
-static std::string for_sink(const std::string &hint, const char *sink) {
+std::string for_sink(const std::string &hint, const char *sink) {
   std::string text;
   for (char c : hint)
     c == the_sink ? text.append(sink) : text.append(1, c);
@@ -92,46 +106,50 @@ static std::string for_sink(const std::string &hint, const char *sink) {
 }
 
 /* A key that a password protects is not opened only to advise, which takes up to a second for each sink. */
-static Options without_protected_key(Options mapping) {
+Options without_protected_key(Options mapping) {
   if (find_option(mapping, SSL_KEY_PASSWORD))
     for (OptionName name : {SSL_KEY_PEM, SSL_KEY_PASSWORD, SSL_CERTIFICATE_PEM})
       mapping.erase(name);
   return mapping;
 }
 
-static size_t kind_advise(const char *kind, const char *sink, const ob_option *options, size_t n,
-                          const ob_option *mapping, size_t n_mapping, ob_advice *out, size_t max) noexcept {
+size_t advise(const char *kind, const char *sink, const ob_sink_options *given, ob_advice *out, size_t max) noexcept {
   return guarded(nullptr, size_t(0), [&] {
     const SinkKind &sinks = sink_kind(kind);
-    const Options server = to_options(options, n), secrets = to_options(mapping, n_mapping);
+    const Options server = server_of(given), secrets = mapping_of(given);
     const Options parsed = without_protected_key(secrets);
     auto config = parse_options(sinks, server, &parsed);
-    size_t given = 0;
-    for (const Advice &advice : sinks.advise(*config, server, mapping ? &secrets : nullptr)) {
-      if (given == max)
+    size_t written = 0;
+    for (const Advice &advice : sinks.advise(*config, server, given->mapping_known ? &secrets : nullptr)) {
+      if (written == max)
         break;
       const std::string hint = for_sink(advice.hint, sink);
-      out[given].may_be_meant = advice.may_be_meant;
-      copy_text(out[given].check, advice.check);
-      copy_text(out[given].detail, advice.detail);
-      copy_text(out[given].hint, hint.size() < sizeof(out->hint) ? hint : "-- too long to be shown");
-      given++;
+      out[written].may_be_meant = advice.may_be_meant;
+      copy_text(out[written].check, advice.check);
+      copy_text(out[written].detail, advice.detail);
+      copy_text(out[written].hint, hint.size() < sizeof(out->hint) ? hint : "-- too long to be shown");
+      written++;
     }
-    return given;
+    return written;
   });
 }
 
-static size_t copy_names(const std::vector<const char *> &found, const char **names, size_t max) {
+size_t copy_names(const std::vector<const char *> &found, const char **names, size_t max) {
   size_t n = std::min(max, found.size());
   std::copy_n(found.begin(), n, names);
   return n;
 }
 
-static size_t kind_option_names(const char *kind, ob_scope scope, const char **names, size_t max) noexcept {
+size_t option_names(const char *kind, ob_scope scope, const char **names, size_t max) noexcept {
   return guarded(nullptr, size_t(0), [&] {
     const SinkKind &sink = sink_kind(kind);
     std::vector<const char *> found, others;
-    for (const auto *specs : {&common_options(), &sink.options()})
+    if (scope == OB_TARGET) {
+      for (OptionName name : sink.target_options())
+        found.push_back(name.text);
+      return copy_names(found, names, max);
+    }
+    for (const auto *specs : {&outbox::common_options(), &sink.options()})
       for (const OptionSpec &spec : *specs)
         if (scope == OB_SERVER ? spec.in_server : spec.in_mapping)
           found.push_back(spec.name.text);
@@ -143,17 +161,7 @@ static size_t kind_option_names(const char *kind, ob_scope scope, const char **n
   });
 }
 
-static size_t kind_target_options(const char *kind, const char **names, size_t max) noexcept {
-  return guarded(nullptr, size_t(0), [&] {
-    std::vector<const char *> found;
-    for (OptionName name : sink_kind(kind).target_options())
-      found.push_back(name.text);
-    return copy_names(found, names, max);
-  });
-}
-
-static bool kind_common_options(const char *kind, const ob_option *options, size_t n, ob_common *out,
-                                ob_error *error) noexcept {
+bool common_options(const char *kind, const ob_option *options, size_t n, ob_common *out, ob_error *error) noexcept {
   return guarded(error, false, [&] {
     const SinkKind &sink = sink_kind(kind);
     KindDefaults defaults = sink.defaults(to_options(options, n));
@@ -163,7 +171,7 @@ static bool kind_common_options(const char *kind, const ob_option *options, size
     for (const ob_option &option : std::span(options, n)) {
       std::string name = option.name;
       const char *value = option.value ? option.value : "";
-      for (const OptionSpec &spec : common_options())
+      for (const OptionSpec &spec : outbox::common_options())
         if (name == spec.name.text && spec.check)
           spec.check(name, value);
       if (name == ORDERED.text)
@@ -184,68 +192,45 @@ static bool kind_common_options(const char *kind, const ob_option *options, size
   });
 }
 
-static ob_checker *kind_checker_open(const char *kind, const ob_option *options, size_t n, ob_error *error) noexcept {
-  return guarded(error, static_cast<ob_checker *>(nullptr), [&] {
-    auto config = parse_options(sink_kind(kind), to_options(options, n), nullptr);
-    return new ob_checker{{&this_library}, std::move(config)};
+/* ---- messages ---- */
+
+ob_checker *checker_open(const char *kind, const ob_sink_options *given, ob_error *error) noexcept {
+  return guarded(error, static_cast<ob_checker *>(nullptr), [&]() -> ob_checker * {
+    const Options mapping = mapping_of(given);
+    auto config = parse_options(sink_kind(kind), server_of(given), given->mapping_known ? &mapping : nullptr);
+    const size_t max_payload = config->max_payload();
+    return new Checker{
+        {&this_library, [](ob_checker *checker) noexcept { delete static_cast<Checker *>(checker); }, max_payload},
+        std::move(config)};
   });
 }
 
-static ob_checker *kind_checker_open_with_secrets(const char *kind, const ob_option *options, size_t n,
-                                                  const ob_option *mapping, size_t n_mapping,
-                                                  ob_error *error) noexcept {
-  return guarded(error, static_cast<ob_checker *>(nullptr), [&] {
-    Options secrets = to_options(mapping, n_mapping);
-    return new ob_checker{{&this_library}, parse_options(sink_kind(kind), to_options(options, n), &secrets)};
-  });
-}
-
-static bool kind_checker_check(const ob_checker *checker, const ob_event *event, ob_error *error) noexcept {
+bool checker_check(const ob_checker *checker, const ob_event *event, bool is_new, ob_error *error) noexcept {
   return guarded(error, false, [&] {
-    checker->config->check_event(*event);
+    config_of(checker).check_event(*event);
+    if (is_new)
+      config_of(checker).check_new_event(*event);
     return true;
   });
 }
 
-static bool kind_checker_check_new(const ob_checker *checker, const ob_event *event, ob_error *error) noexcept {
-  return guarded(error, false, [&] {
-    checker->config->check_event(*event);
-    checker->config->check_new_event(*event);
-    return true;
-  });
-}
-
-static size_t kind_checker_max_payload(const ob_checker *checker) noexcept {
-  return guarded(nullptr, SIZE_MAX, [&] { return checker->config->max_payload(); });
-}
-
-static void kind_checker_close(ob_checker *checker) noexcept {
-  delete checker;
-}
-
-static ob_preview *kind_preview_open(const ob_checker *checker, const ob_event *event, int64_t now,
-                                     ob_error *error) noexcept {
-  return guarded(error, static_cast<ob_preview *>(nullptr), [&] {
-    checker->config->check_event(*event);
-    auto preview = std::make_unique<ob_preview>();
-    preview->library = &this_library;
-    preview->parts = checker->config->preview(*event, now);
-    for (const PreviewPart &part : preview->parts)
+ob_preview *preview_open(const ob_checker *checker, const ob_event *event, int64_t now, ob_error *error) noexcept {
+  return guarded(error, static_cast<ob_preview *>(nullptr), [&]() -> ob_preview * {
+    config_of(checker).check_event(*event);
+    auto preview = std::make_unique<MadePreview>();
+    preview->release = [](ob_preview *made) noexcept { delete static_cast<MadePreview *>(made); };
+    preview->made = config_of(checker).preview(*event, now);
+    for (const PreviewPart &part : preview->made)
       preview->plain.push_back(to_plain(part));
+    preview->parts = preview->plain.data();
+    preview->n = preview->plain.size();
     return preview.release();
   });
 }
 
-static const ob_part *kind_preview_parts(const ob_preview *preview, size_t *n) noexcept {
-  *n = preview->plain.size();
-  return preview->plain.data();
-}
+/* ---- the engine ---- */
 
-static void kind_preview_close(ob_preview *preview) noexcept {
-  delete preview;
-}
-
-static ob_engine *kind_engine_open(ob_error *error) noexcept {
+ob_engine *engine_open(ob_error *error) noexcept {
   return guarded(error, static_cast<ob_engine *>(nullptr), [] {
     /* Call before the first thread starts. One arena per thread would keep the memory of every burst. glibc's dynamic
      * thresholds would keep too much memory, and low thresholds would fault the same pages in again in every round.
@@ -253,25 +238,33 @@ static ob_engine *kind_engine_open(ob_error *error) noexcept {
     mallopt(M_ARENA_MAX, 2);
     mallopt(M_MMAP_THRESHOLD, 16 * 1024 * 1024);
     mallopt(M_TRIM_THRESHOLD, 16 * 1024 * 1024);
-    return reinterpret_cast<ob_engine *>(new Engine);
+    return static_cast<ob_engine *>(new Engine);
   });
 }
 
-static int kind_engine_fd(const ob_engine *engine) noexcept {
-  return inside(engine)->fd();
-}
-
-static bool kind_engine_close(ob_engine *engine, int timeout_ms) noexcept {
+bool engine_close(ob_engine *engine, int timeout_ms) noexcept {
   bool gone = guarded(nullptr, false, [&] { return inside(engine)->close(std::chrono::milliseconds(timeout_ms)); });
   delete inside(engine);
   return gone;
 }
 
-static ob_sink *kind_sink_open(ob_engine *engine, const char *name, const char *kind, const ob_option *options,
-                               size_t n, const ob_option *mapping, size_t n_mapping, ob_error *error) noexcept {
-  return guarded(error, static_cast<ob_sink *>(nullptr), [&] {
+size_t collect(ob_engine *engine, ob_completion *out, size_t max) noexcept {
+  size_t n = 0;
+  guard([&] { inside(engine)->collect(out, max, n); });
+  return n;
+}
+
+bool next_log(ob_engine *engine, ob_log_line *line) noexcept {
+  return guarded(nullptr, false, [&] { return inside(engine)->next_log(*line); });
+}
+
+/* ---- sinks ---- */
+
+ob_sink *sink_open(ob_engine *engine, const char *name, const char *kind, const ob_sink_options *given,
+                   ob_error *error) noexcept {
+  return guarded(error, static_cast<ob_sink *>(nullptr), [&]() -> ob_sink * {
     const SinkKind &sink = sink_kind(kind);
-    const Options secrets = to_options(mapping, n_mapping), server = to_options(options, n);
+    const Options secrets = mapping_of(given), server = server_of(given);
     Options opened = secrets;
     if (!inside(engine)->open_key(opened))
       throw BadInput(OB_NOT_YET, SSL_KEY_PEM, "the client's key is being opened", {}, {});
@@ -280,65 +273,30 @@ static ob_sink *kind_sink_open(ob_engine *engine, const char *name, const char *
     bool blocks_on_dead_letter = on_dead_letter && parse_on_dead_letter(ON_DEAD_LETTER, *on_dead_letter);
     Runner *runner =
         inside(engine)->open(name, sink, std::move(config), blocks_on_dead_letter, sink.secrets(secrets));
-    runner->library = &this_library;
-    return reinterpret_cast<ob_sink *>(runner);
+    runner->kind = &this_library;
+    return runner;
   });
 }
 
-static void kind_sink_share(ob_sink *sink, int index, int of, int64_t *rate_clock) noexcept {
-  guarded(nullptr, false, [&] {
-    inside(sink)->share(static_cast<size_t>(index), static_cast<size_t>(of), rate_clock);
-    return true;
+void sink_tell(ob_sink *sink, const ob_sink_order *order) noexcept {
+  guard([&] {
+    if (order->of > 0)
+      inside(sink)->share(static_cast<size_t>(order->index), static_cast<size_t>(order->of), order->rate_clock);
+    if (order->keep_acknowledgements || order->drop_acknowledgements)
+      inside(sink)->keep_acknowledgements(order->keep_acknowledgements);
+    if (order->begin_slowly)
+      inside(sink)->begin_slowly();
+    if (order->end_pause)
+      inside(sink)->end_pause();
   });
 }
 
-static void kind_sink_keep_acknowledgements(ob_sink *sink, bool keep) noexcept {
-  guarded(nullptr, false, [&] {
-    inside(sink)->keep_acknowledgements(keep);
-    return true;
-  });
-}
-
-static void kind_sink_begin_slowly(ob_sink *sink) noexcept {
-  guarded(nullptr, false, [&] {
-    inside(sink)->begin_slowly();
-    return true;
-  });
-}
-
-static void kind_sink_end_pause(ob_sink *sink) noexcept {
-  guarded(nullptr, false, [&] {
-    inside(sink)->end_pause();
-    return true;
-  });
-}
-
-static void kind_sink_close(ob_sink *sink, int grace_ms) noexcept {
-  guarded(nullptr, false, [&] {
-    inside(sink)->close(std::chrono::milliseconds(grace_ms));
-    return true;
-  });
-}
-
-static bool kind_sink_closed(ob_sink *sink) noexcept {
-  return guarded(nullptr, false, [&] {
-    Runner *runner = inside(sink);
-    if (!runner->finished())
-      return false;
-    runner->engine().forget(runner);
-    return true;
-  });
-}
-
-static void kind_sink_get_status(ob_sink *sink, ob_sink_status *status) noexcept {
+void sink_get_status(ob_sink *sink, ob_sink_status *status) noexcept {
   *status = {OB_SINK_OK, 0, -1, -1, 0, 0, 0, {}, {}};
-  guarded(nullptr, false, [&] {
-    inside(sink)->status(*status);
-    return true;
-  });
+  guard([&] { inside(sink)->status(*status); });
 }
 
-static bool kind_sink_next_resumed(ob_sink *sink, char *error, size_t size) noexcept {
+bool sink_next_resumed(ob_sink *sink, char *error, size_t size) noexcept {
   return guarded(nullptr, false, [&] {
     std::string text;
     if (size == 0 || !inside(sink)->next_resumed(text))
@@ -350,35 +308,45 @@ static bool kind_sink_next_resumed(ob_sink *sink, char *error, size_t size) noex
   });
 }
 
-static size_t kind_submit(ob_sink *sink, const ob_event *events, size_t n) noexcept {
+size_t submit(ob_sink *sink, const ob_event *events, size_t n) noexcept {
   return guarded(nullptr, size_t(0), [&] { return inside(sink)->submit(events, n); });
 }
 
-static size_t kind_collect(ob_engine *engine, ob_completion *out, size_t max) noexcept {
-  size_t n = 0;
-  guarded(nullptr, false, [&] {
-    inside(engine)->collect(out, max, n);
+void sink_close(ob_sink *sink, int grace_ms) noexcept {
+  guard([&] { inside(sink)->close(std::chrono::milliseconds(grace_ms)); });
+}
+
+bool sink_closed(ob_sink *sink) noexcept {
+  return guarded(nullptr, false, [&] {
+    Runner *runner = inside(sink);
+    if (!runner->finished())
+      return false;
+    runner->engine().forget(runner);
     return true;
   });
-  return n;
 }
 
-static ob_probe *kind_probe_start(ob_engine *engine, const char *name, const char *kind, const ob_option *options,
-                                  size_t n, const ob_option *mapping, size_t n_mapping, int timeout_ms, bool send,
-                                  const char *topics, ob_error *error) noexcept {
-  return guarded(error, static_cast<ob_probe *>(nullptr), [&] {
-    return new ob_probe{{&this_library},
-                        inside(engine)->probe(name, sink_kind(kind), to_options(options, n),
-                                              to_options(mapping, n_mapping), std::chrono::milliseconds(timeout_ms),
-                                              send, topics)};
+/* ---- probes ---- */
+
+ob_probe *probe_start(ob_engine *engine, const char *name, const char *kind, const ob_sink_options *given,
+                      int timeout_ms, bool send, const char *topics, ob_error *error) noexcept {
+  return guarded(error, static_cast<ob_probe *>(nullptr), [&]() -> ob_probe * {
+    auto probe = inside(engine)->probe(name, sink_kind(kind), server_of(given), mapping_of(given),
+                                       std::chrono::milliseconds(timeout_ms), send, topics);
+    return new StartedProbe{{&this_library,
+                             [](ob_probe *started) noexcept {
+                               static_cast<StartedProbe *>(started)->probe->cancel();
+                               delete static_cast<StartedProbe *>(started);
+                             }},
+                            std::move(probe)};
   });
 }
 
-static bool kind_probe_poll(const ob_probe *probe, ob_probe_step *steps, size_t max, size_t *n) noexcept {
+bool probe_poll(const ob_probe *probe, ob_probe_step *steps, size_t max, size_t *n) noexcept {
   *n = 0;
   return guarded(nullptr, false, [&] {
     std::vector<ProbeStep> found;
-    bool done = probe->probe->poll(found);
+    bool done = static_cast<const StartedProbe *>(probe)->probe->poll(found);
     for (size_t i = 0; i < std::min(max, found.size()); i++) {
       ob_probe_step &step = steps[(*n)++];
       step.ok = found[i].ok;
@@ -391,60 +359,37 @@ static bool kind_probe_poll(const ob_probe *probe, ob_probe_step *steps, size_t 
   });
 }
 
-static void kind_probe_finish(ob_probe *probe) noexcept {
-  probe->probe->cancel();
-  delete probe;
-}
-
-static bool kind_next_log(ob_engine *engine, ob_log_line *line) noexcept {
-  return guarded(nullptr, false, [&] { return inside(engine)->next_log(*line); });
-}
-
-namespace {
 /* Not const: the name and the versions are set when a library makes its kind. */
 ob_sink_kind this_library = {
-    OB_KIND_MAGIC,
-    sizeof(ob_sink_kind),
-    OB_KIND_INTERFACE,
-    0,
-    nullptr,
-    "",
-    set_database,
-    set_networks,
-    kind_check_options,
-    kind_check_owner,
-    kind_advise,
-    kind_option_names,
-    kind_target_options,
-    kind_common_options,
-    kind_checker_open,
-    kind_checker_open_with_secrets,
-    kind_checker_check,
-    kind_checker_check_new,
-    kind_checker_max_payload,
-    kind_checker_close,
-    kind_preview_open,
-    kind_preview_parts,
-    kind_preview_close,
-    kind_engine_open,
-    kind_engine_fd,
-    kind_engine_close,
-    kind_sink_open,
-    kind_sink_share,
-    kind_sink_keep_acknowledgements,
-    kind_sink_begin_slowly,
-    kind_sink_end_pause,
-    kind_sink_close,
-    kind_sink_closed,
-    kind_sink_get_status,
-    kind_sink_next_resumed,
-    kind_submit,
-    kind_collect,
-    kind_probe_start,
-    kind_probe_poll,
-    kind_probe_finish,
-    kind_next_log,
+    .magic = OB_KIND_MAGIC,
+    .size = sizeof(ob_sink_kind),
+    .interface = OB_KIND_INTERFACE,
+    .pg_version = 0,
+    .name = nullptr,
+    .version = "",
+    .configure = configure,
+    .check_options = check_options,
+    .common_options = common_options,
+    .option_names = option_names,
+    .advise = advise,
+    .checker_open = checker_open,
+    .checker_check = checker_check,
+    .preview_open = preview_open,
+    .engine_open = engine_open,
+    .engine_close = engine_close,
+    .collect = collect,
+    .next_log = next_log,
+    .sink_open = sink_open,
+    .sink_tell = sink_tell,
+    .sink_get_status = sink_get_status,
+    .sink_next_resumed = sink_next_resumed,
+    .submit = submit,
+    .sink_close = sink_close,
+    .sink_closed = sink_closed,
+    .probe_start = probe_start,
+    .probe_poll = probe_poll,
 };
+
 }  // namespace
 
 const ob_sink_kind *outbox::kinds_of_this_library() noexcept {

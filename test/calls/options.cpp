@@ -1,5 +1,6 @@
 /* options.cpp: what a session does without an engine: options that are valid and not, checks of events, previews. */
 #include <cstring>
+#include <span>
 
 #include "scenario.h"
 
@@ -41,9 +42,8 @@ template <class Call> void as_ever(const char *what, bool expected, ob_error_kin
 
 void check(const char *what, const char *kind, ob_scope scope, const OptionList &options, bool superuser = true,
            ob_error_kind wrong = OB_OK) {
-  as_ever(what, wrong == OB_OK, wrong, [&](ob_error *error) {
-    return ob_check_options(kind, scope, options.data(), options.size(), superuser, error);
-  });
+  as_ever(what, wrong == OB_OK, wrong,
+          [&](ob_error *error) { return border::check_options(kind, scope, options, superuser, error); });
 }
 
 const Scenario options_scenario("options", [] {
@@ -67,17 +67,14 @@ const Scenario options_scenario("options", [] {
         OB_BAD_VALUE);
 
   ob_common common;
-  as_ever("common options", true, OB_OK, [&](ob_error *error) {
-    return ob_common_options("webhook", a_webhook.data(), a_webhook.size(), &common, error);
-  });
+  as_ever("common options", true, OB_OK,
+          [&](ob_error *error) { return border::common_options("webhook", a_webhook, &common, error); });
   if (common.retry == nullptr)
     failed("the option retry was not read");
-  as_ever("the owner's options", true, OB_OK, [&](ob_error *error) {
-    return ob_check_owner("webhook", a_webhook.data(), a_webhook.size(), webhook_secrets.data(),
-                          webhook_secrets.size(), error);
-  });
+  as_ever("the owner's options", true, OB_OK,
+          [&](ob_error *error) { return border::check_owner("webhook", a_webhook, webhook_secrets, error); });
   const char *names[200];
-  under_test([&] { return ob_option_names("kafka", OB_SERVER, names, std::size(names)); });
+  under_test([&] { return ob_kind("kafka")->option_names("kafka", OB_SERVER, names, std::size(names)); });
   ob_match pairs[4];
   char buffer[100];
   size_t n = 0;
@@ -99,27 +96,22 @@ void preview(const char *kind, const OptionList &options, const OptionList &mapp
   ob_error error{};
   const std::string payload = R"({"total": 12.5})"; /* the event points to it */
   ob_event event = event_of(0, 0, payload);
-  ob_checker *checker = second_try("ob_checker_open_with_secrets()", [&] {
-    return under_test([&] {
-      return ob_checker_open_with_secrets(kind, options.data(), options.size(), mapping.data(), mapping.size(),
-                                          &error);
-    });
+  ob_checker *checker = second_try("checker_open()", [&] {
+    return under_test([&] { return border::checker_open(kind, options, &mapping, &error); });
   });
-  second_try("ob_checker_check_new()",
-             [&] { return under_test([&] { return ob_checker_check_new(checker, &event, &error); }); });
-  ob_preview *shown = second_try("ob_preview_open()", [&] {
-    return under_test([&] { return ob_preview_open(checker, &event, 1614265330, &error); });
+  second_try("checker_check()",
+             [&] { return under_test([&] { return border::check_new(checker, event, &error); }); });
+  ob_preview *shown = second_try("preview_open()", [&] {
+    return under_test([&] { return checker->kind->preview_open(checker, &event, 1614265330, &error); });
   });
-  size_t n;
-  const ob_part *parts = ob_preview_parts(shown, &n);
-  if (n < 3)
-    failed("the preview has %zu parts", n);
-  for (size_t i = 0; i < n; i++)
-    if (std::string_view(parts[i].bytes.data ? parts[i].bytes.data : "", parts[i].bytes.len).find("hush") !=
+  if (shown->n < 3)
+    failed("the preview has %zu parts", shown->n);
+  for (const ob_part &part : std::span(shown->parts, shown->n))
+    if (std::string_view(part.bytes.data ? part.bytes.data : "", part.bytes.len).find("hush") !=
         std::string_view::npos)
       failed("the preview shows a secret");
-  ob_preview_close(shown);
-  ob_checker_close(checker);
+  ob_release(shown);
+  ob_release(checker);
 }
 
 const Scenario previews_scenario("previews", [] {

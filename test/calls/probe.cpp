@@ -10,10 +10,8 @@ namespace {
 /* Returns whether all steps passed. */
 bool probe(Worker &worker, const char *kind, const OptionList &options, std::string &steps_text) {
   ob_error error{};
-  ob_probe *probe = under_test([&] {
-    return ob_probe_start(worker.engine(), "main", kind, options.data(), options.size(), nullptr, 0, 10'000, false,
-                          "", &error);
-  });
+  ob_probe *probe = under_test(
+      [&] { return border::probe_start(worker.engine(), "main", kind, options, {}, 10'000, false, &error); });
   if (!probe) {
     if (error.message[0] == '\0')
       failed("no probe was started, without a message");
@@ -21,16 +19,17 @@ bool probe(Worker &worker, const char *kind, const OptionList &options, std::str
   }
   ob_probe_step steps[32];
   size_t n = 0;
-  for (int waits = 0; !under_test([&] { return ob_probe_poll(probe, steps, std::size(steps), &n); }); waits++) {
+  for (int waits = 0; !under_test([&] { return probe->kind->probe_poll(probe, steps, std::size(steps), &n); });
+       waits++) {
     if (waits > 40)
       failed("a probe does not end");
     if (!worker.wait(1000) && waits > 15 &&
-        under_test([&] { return ob_probe_poll(probe, steps, std::size(steps), &n); }))
+        under_test([&] { return probe->kind->probe_poll(probe, steps, std::size(steps), &n); }))
       failed("a probe ended without a wake-up");
     worker.collect();
   }
   under_test([&] {
-    ob_probe_finish(probe);
+    ob_release(probe);
     return true;
   });
   bool good = n > 0;

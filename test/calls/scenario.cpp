@@ -61,11 +61,11 @@ static std::string payload_of(int key, int seq) {
 
 Worker::Worker() {
   ob_error error{};
-  engine_ = second_try("ob_engine_open()", [&] { return under_test([&] { return ob_engine_open(&error); }); });
+  engine_ = second_try("ob_engines_open()", [&] { return under_test([&] { return ob_engines_open(&error); }); });
 }
 
 Worker::~Worker() {
-  if (!under_test([&] { return ob_engine_close(engine_, hang_ms); }))
+  if (!under_test([&] { return ob_engines_close(engine_, hang_ms); }))
     failed("a thread hangs when the engine is closed");
 }
 
@@ -74,24 +74,23 @@ void Worker::open(const char *kind, const OptionList &options, const OptionList 
   sink_ = second_try("ob_sink_open()", [&] {
     ob_sink *sink = nullptr;
     do
-      sink = under_test([&] {
-        return ob_sink_open(engine_, "main", kind, options.data(), options.size(), mapping.data(), mapping.size(),
-                            &error);
-      });
+      sink = under_test([&] { return border::sink_open(engine_, "main", kind, options, mapping, &error); });
     while (!sink && error.kind == OB_NOT_YET && usleep(1000) == 0);
     if (!sink && error.message[0] == '\0')
       failed("ob_sink_open() failed without a message");
     return sink;
   });
   under_test([&] {
-    ob_sink_share(sink_, 0, 1, nullptr);
-    ob_sink_begin_slowly(sink_);
+    ob_sink_order order{};
+    order.of = 1;
+    order.begin_slowly = true;
+    sink_->kind->sink_tell(sink_, &order);
     return true;
   });
 }
 
 bool Worker::wait(int ms) {
-  pollfd fd{ob_engine_fd(engine_), POLLIN, 0};
+  pollfd fd{ob_engines_fd(engine_), POLLIN, 0};
   return poll(&fd, 1, ms) == 1;
 }
 
@@ -151,7 +150,7 @@ bool Worker::submit(int each) {
       }
   if (events.empty())
     return true;
-  size_t taken = under_test([&] { return ob_submit(sink_, events.data(), events.size()); });
+  size_t taken = under_test([&] { return sink_->kind->submit(sink_, events.data(), events.size()); });
   for (size_t i = 0; i < taken; i++) {
     in_flight_[events[i].ticket] = flights[i];
     Key &key = keys_[static_cast<size_t>(flights[i].key)];
@@ -177,7 +176,7 @@ void Worker::deliver(int keys, int each) {
       break;
     ob_sink_status status;
     under_test([&] {
-      ob_sink_get_status(sink_, &status);
+      sink_->kind->sink_get_status(sink_, &status);
       return true;
     });
     if (status.state == OB_SINK_DISABLED)
@@ -198,10 +197,10 @@ void Worker::deliver(int keys, int each) {
 
 void Worker::close(int grace_ms) {
   under_test([&] {
-    ob_sink_close(sink_, grace_ms);
+    sink_->kind->sink_close(sink_, grace_ms);
     return true;
   });
-  while (!under_test([&] { return ob_sink_closed(sink_); })) {
+  while (!under_test([&] { return sink_->kind->sink_closed(sink_); })) {
     bool woken = wait(hang_ms);
     if (collect() == 0 && !woken)
       failed("a closing sink has not ended: %zu events have no outcome", in_flight_.size());

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "delivery/delivery.h"
+#include "test/unit/border.h"
 #include "shim.h"
 
 namespace calls {
@@ -62,7 +62,7 @@ public:
   /* All that are in flight get their outcome. */
   void close(int grace_ms);
 
-  ob_engine *engine() { return engine_; }
+  ob_engines *engine() { return engine_; }
   /* Waits until the engine's descriptor is readable, for `ms` at most. */
   bool wait(int ms);
   /* Collects outcomes; fails for one of an event that is not in flight. */
@@ -79,7 +79,7 @@ private:
   bool submit(int each);
   void ended(const ob_completion &completion);
 
-  ob_engine *engine_ = nullptr;
+  ob_engines *engine_ = nullptr;
   ob_sink *sink_ = nullptr;
   uint64_t last_ticket_ = 0;
   std::vector<Key> keys_;

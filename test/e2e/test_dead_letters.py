@@ -192,6 +192,23 @@ def test_hold_of_more_dead_letters_than_a_round_reads(db, endpoint, many_held, s
     assert failed(db) == 9000 - len(keys)
 
 
+def test_hold_lets_the_events_before_the_dead_letter_go(db, endpoint, many_held, switch):
+    """They are marked, because they waited for an event that is gone, and the dead letter is known before they are read."""
+    many_held(1)
+    for state, n in (("PENDING", 0), ("FAILED", 2), ("PENDING", 3)):
+        db.sql("""INSERT INTO outbox.events (aggregate_type, aggregate_id, partition_key, event_type, payload, position, sink, origin, attempts,
+                                             last_error, status, blocked_by)
+                  SELECT 'Order', 'm', 'm', 'order.changed', jsonb_build_object('key', 'm', 'n', %s::int), nextval('outbox.events_position'), 'crm',
+                         (SELECT origin FROM outbox.events_pending LIMIT 1), CASE %s WHEN 'FAILED' THEN 1 ELSE 0 END,
+                         CASE %s WHEN 'FAILED' THEN 'HTTP 422' END, %s, CASE %s WHEN 'PENDING' THEN 1 END""", n, state, state, state, state)
+    switch(True)
+    wait_numbers(endpoint, "m", [0])
+    stays_so(db)
+    assert endpoint.numbers("m") == [0]
+    db.sql("SELECT outbox.redrive(id) FROM outbox.events WHERE status = 'FAILED' AND partition_key = 'm'")
+    wait_numbers(endpoint, "m", [0, 2, 3])
+
+
 @pytest.mark.timing
 def test_a_start_does_not_wait_until_all_dead_letters_are_read(db, endpoint, many_held, switch):
     def spent(worker: int) -> int:

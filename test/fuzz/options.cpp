@@ -5,7 +5,7 @@
 #include <deque>
 #include <map>
 
-#include "delivery/delivery.h"
+#include "test/unit/border.h"
 
 namespace {
 
@@ -68,30 +68,27 @@ void fuzz::one_input(std::string_view data) {
     return good;
   };
 
-  bool good = said(ob_check_options(kind, OB_SERVER, server.options.data(), server.options.size(), true, &error));
-  if (!said(ob_check_options(kind, OB_SERVER, server.options.data(), server.options.size(), false, &error)))
+  bool good = said(border::check_options(kind, OB_SERVER, server.options, true, &error));
+  if (!said(border::check_options(kind, OB_SERVER, server.options, false, &error)))
     HOLDS(!good || error.kind == OB_FORBIDDEN);
   else
     HOLDS(good);
-  bool good_mapping =
-      said(ob_check_options(kind, OB_USER_MAPPING, mapping.options.data(), mapping.options.size(), true, &error));
+  bool good_mapping = said(border::check_options(kind, OB_USER_MAPPING, mapping.options, true, &error));
   ob_common common{};
-  bool has_common = said(ob_common_options(kind, server.options.data(), server.options.size(), &common, &error));
+  bool has_common = said(border::common_options(kind, server.options, &common, &error));
   if (good) {
     HOLDS(has_common && common.max_attempts >= 0 && common.retention_ms >= -1 && common.disable_after_ms >= 0);
     HOLDS(!common.retry || ob_check_retry(common.retry, &error));
   }
-  ob_checker *checker = ob_checker_open(kind, server.options.data(), server.options.size(), &error);
+  ob_checker *checker = border::checker_open(kind, server.options, nullptr, &error);
   HOLDS(said(checker != nullptr) == good);
   if (checker) {
-    (void)ob_checker_max_payload(checker);
-    ob_checker_close(checker);
+    (void)checker->max_payload;
+    ob_release(checker);
   }
-  checker = ob_checker_open_with_secrets(kind, server.options.data(), server.options.size(), mapping.options.data(),
-                                         mapping.options.size(), &error);
+  checker = border::checker_open(kind, server.options, &mapping.options, &error);
   HOLDS(!said(checker != nullptr) || good_mapping);
   if (checker)
-    ob_checker_close(checker);
-  (void)said(ob_check_owner(kind, server.options.data(), server.options.size(), mapping.options.data(),
-                            mapping.options.size(), &error));
+    ob_release(checker);
+  (void)said(border::check_owner(kind, server.options, mapping.options, &error));
 }

@@ -2,9 +2,10 @@
 #include "test/fuzz/fuzz.h"
 
 #include <map>
+#include <span>
 #include <vector>
 
-#include "delivery/delivery.h"
+#include "test/unit/border.h"
 #include "test/fuzz/event.h"
 
 namespace {
@@ -68,14 +69,13 @@ void fuzz::one_input(std::string_view data) {
   static auto &checkers = *new std::map<const Sink *, ob_checker *>; /* to read options is another target's subject */
   ob_checker *&checker = checkers[&sink];
   if (!checker)
-    checker = ob_checker_open_with_secrets(sink.kind, sink.server.data(), sink.server.size(), sink.mapping.data(),
-                                           sink.mapping.size(), &error);
+    checker = border::checker_open(sink.kind, sink.server, &sink.mapping, &error);
   HOLDS(checker);
-  bool good = ob_checker_check(checker, &event.raw, &error);
+  bool good = border::check(checker, event.raw, &error);
   HOLDS(good == (error.kind == OB_OK) && error.kind != OB_INTERNAL);
-  if (ob_checker_check_new(checker, &event.raw, &error))
+  if (border::check_new(checker, event.raw, &error))
     HOLDS(good);
-  ob_preview *preview = ob_preview_open(checker, &event.raw, 1'614'265'330, &error);
+  ob_preview *preview = checker->kind->preview_open(checker, &event.raw, 1'614'265'330, &error);
   HOLDS((preview != nullptr) == good);
   if (!preview) {
     HOLDS(error.message[0] != '\0');
@@ -83,24 +83,22 @@ void fuzz::one_input(std::string_view data) {
   }
 
   bool from_event = data.find(marker) != data.npos || data.find("czNj") != data.npos;
-  size_t n = 0;
-  const ob_part *parts = ob_preview_parts(preview, &n);
-  HOLDS(n > 0);
-  for (size_t i = 0; i < n; i++) {
-    std::string part = parts[i].part, name = text_of(parts[i].name), bytes = text_of(parts[i].bytes);
-    HOLDS(!parts[i].bytes.data || !parts[i].text.data);
-    for (const std::string &text : {name, bytes, text_of(parts[i].text)})
+  HOLDS(preview->n > 0);
+  for (const ob_part &shown : std::span(preview->parts, preview->n)) {
+    std::string part = shown.part, name = text_of(shown.name), bytes = text_of(shown.bytes);
+    HOLDS(!shown.bytes.data || !shown.text.data);
+    for (const std::string &text : {name, bytes, text_of(shown.text)})
       HOLDS(from_event || (text.find(marker) == text.npos && text.find("czNj") == text.npos));
     if (part == "header" && sink.kind == std::string_view("webhook"))
       HOLDS((name + bytes).find_first_of(std::string_view("\r\n\0", 3)) == std::string::npos);
     if (part == "header")
       HOLDS(!name.empty());
-    if (part == "url" && parts[i].bytes.data)
+    if (part == "url" && shown.bytes.data)
       HOLDS(bytes.starts_with("https://example.com/"));
     if (part == "topic")
       HOLDS(!bytes.empty() && bytes.size() <= 249 &&
             bytes.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") ==
                 std::string::npos);
   }
-  ob_preview_close(preview);
+  ob_release(preview);
 }

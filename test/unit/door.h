@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "delivery/delivery.h"
+#include "border.h"
 #include "patience.h"
 
 namespace door {
@@ -40,7 +40,7 @@ inline void expect_refused(const char *kind, ob_scope scope, const OptionList &b
     OptionList options = besides;
     options.push_back(each.option);
     ob_error error;
-    ASSERT_FALSE(ob_check_options(kind, scope, options.data(), options.size(), false, &error));
+    ASSERT_FALSE(border::check_options(kind, scope, options, false, &error));
     EXPECT_EQ(error.kind, expected) << error.message;
     EXPECT_STREQ(error.subject, each.option.name);
     for (auto &[said, text] : {std::pair<std::string, const char *>(error.message, message),
@@ -106,20 +106,20 @@ struct Done {
 /* An engine for one test, with all its completions and log lines. */
 class Engine {
 public:
-  Engine() : engine_(ob_engine_open(&error)) { EXPECT_NE(engine_, nullptr) << error.message; }
+  Engine() : engine_(ob_engines_open(&error)) { EXPECT_NE(engine_, nullptr) << error.message; }
   ~Engine() {
     if (engine_) {
-      EXPECT_TRUE(ob_engine_close(engine_, 60'000)) << "a thread hangs";
+      EXPECT_TRUE(ob_engines_close(engine_, 60'000)) << "a thread hangs";
     }
   }
 
   ob_sink *open(const char *kind, const OptionList &options, const OptionList &mapping = {},
                 const char *name = "main") {
-    return ob_sink_open(engine_, name, kind, options.data(), options.size(), mapping.data(), mapping.size(), &error);
+    return border::sink_open(engine_, name, kind, options, mapping, &error);
   }
   bool submit(ob_sink *sink, Event &event) {
     ob_event raw = event.raw();
-    return ob_submit(sink, &raw, 1) == 1;
+    return sink->kind->submit(sink, &raw, 1) == 1;
   }
 
   /* Takes what is available, without waiting. */
@@ -148,25 +148,25 @@ public:
     }
   }
   bool wait(int timeout_ms) {
-    pollfd fd{ob_engine_fd(engine_), POLLIN, 0};
+    pollfd fd{ob_engines_fd(engine_), POLLIN, 0};
     return poll(&fd, 1, timeout_ms) == 1;
   }
 
   static ob_sink_status status(ob_sink *sink) {
     ob_sink_status status;
-    ob_sink_get_status(sink, &status);
+    sink->kind->sink_get_status(sink, &status);
     return status;
   }
 
-  ob_engine *raw() { return engine_; }
-  ob_engine *release() { return std::exchange(engine_, nullptr); }
+  ob_engines *raw() { return engine_; }
+  ob_engines *release() { return std::exchange(engine_, nullptr); }
 
   ob_error error{};
   std::vector<Done> done;
   std::string log;
 
 private:
-  ob_engine *engine_;
+  ob_engines *engine_;
 };
 
 }  // namespace door

@@ -130,7 +130,7 @@ TEST_F(EngineTest, TakesNoMoreThanTheSinkHolds) {
     raw.push_back(event.raw());
   for (size_t i = 0; i < 5; i++)
     raw[i].ticket = i + 1;
-  EXPECT_EQ(ob_submit(sink, raw.data(), 5), 3u);
+  EXPECT_EQ(sink->kind->submit(sink, raw.data(), 5), 3u);
   EXPECT_EQ(engine.status(sink).credit, 0u);
   EXPECT_EQ(engine.status(sink).retry_in_ms, -1);
   end(1, Outcome::Sent);
@@ -145,7 +145,7 @@ TEST_F(EngineTest, WhatWasAcceptedBeforeMemoryRanOutIsFlushed) {
   ob_event both[] = {event.raw(), event.raw()};
   both[0].ticket = 1;
   both[1].ticket = 2;
-  EXPECT_EQ(ob_submit(sink, both, 2), 1u);
+  EXPECT_EQ(sink->kind->submit(sink, both, 2), 1u);
   EXPECT_EQ(control("main").flushes, before + 1);
   control("main").no_memory_for = 0;
   end(1, Outcome::Sent);
@@ -195,7 +195,7 @@ protected:
       events[i].event_type = batch[i].forbidden ? "forbidden" : "allowed";
       raw.push_back(events[i].raw());
     }
-    return ob_submit(sink, raw.data(), raw.size());
+    return sink->kind->submit(sink, raw.data(), raw.size());
   }
   std::map<uint64_t, ob_outcome> ended() {
     engine.collect();
@@ -263,12 +263,12 @@ TEST_F(EngineOrder, WhatTheCallerCouldNotMakeIsRejectedInItsTurn) {
   batch[1].payload = {nullptr, 0};
   const ob_error too_large = {OB_TOO_LARGE, "", "payload of the event is too large", "It is.", ""};
   batch[1].refused = &too_large;
-  EXPECT_EQ(ob_submit(sink, batch.data(), batch.size()), 3u);
+  EXPECT_EQ(sink->kind->submit(sink, batch.data(), batch.size()), 3u);
   EXPECT_EQ(control("main").held, (std::vector<uint64_t>{1}));
   EXPECT_EQ(ended(), (Ended{{2, OB_REJECTED}, {3, OB_RETURNED}}));
   EXPECT_EQ(engine.done.at(0).error, "payload of the event is too large: It is.");
   ob_sink_status status;
-  ob_sink_get_status(sink, &status);
+  sink->kind->sink_get_status(sink, &status);
   EXPECT_EQ(status.failures[OB_REASON_TOO_LARGE], 1u);
 }
 
@@ -361,27 +361,27 @@ TEST_F(EngineTest, LogLinesAreBoundedAndTheOldestGo) {
 TEST_F(EngineTest, AClosingSinkWaitsForWhatIsOnTheWire) {
   ob_sink *sink = open();
   submit(sink, 1);
-  ob_sink_close(sink, 60'000);
+  sink->kind->sink_close(sink, 60'000);
   engine.collect();
-  EXPECT_FALSE(ob_sink_closed(sink));
+  EXPECT_FALSE(sink->kind->sink_closed(sink));
   EXPECT_FALSE(submit(sink, 2));
   end(1, Outcome::Sent);
-  EXPECT_FALSE(ob_sink_closed(sink)) << "the completion is not collected yet";
+  EXPECT_FALSE(sink->kind->sink_closed(sink)) << "the completion is not collected yet";
   engine.collect();
   EXPECT_EQ(engine.done.at(0).outcome, OB_SENT);
-  EXPECT_TRUE(ob_sink_closed(sink));
+  EXPECT_TRUE(sink->kind->sink_closed(sink));
 }
 
 TEST_F(EngineTest, TheEndOfTheGraceIsNoticedByTheDescriptor) {
   ob_sink *sink = open();
   submit(sink, 1);
   submit(sink, 2);
-  ob_sink_close(sink, 100);
+  sink->kind->sink_close(sink, 100);
   /* No tick: only the descriptor ends this wait. */
   ASSERT_TRUE(engine.until([&] { return engine.done.size() == 2; }, 60'000, 60'000));
   EXPECT_EQ(engine.done[0].outcome, OB_RETURNED);
   EXPECT_EQ(engine.done[1].outcome, OB_RETURNED);
-  EXPECT_TRUE(ob_sink_closed(sink));
+  EXPECT_TRUE(sink->kind->sink_closed(sink));
   EXPECT_FALSE(engine.wait(0)) << "the timer is off";
 }
 
@@ -390,7 +390,7 @@ TEST_F(EngineTest, AnotherSinkGoesOnWhileOneCloses) {
   ob_sink *other = engine.open("memory", {}, {}, "other");
   submit(sink, 1);
   submit(other, 2);
-  ob_sink_close(sink, 60'000);
+  sink->kind->sink_close(sink, 60'000);
   control("other").end(2, Outcome::Sent);
   engine.collect();
   ASSERT_EQ(engine.done.size(), 1u);
@@ -401,9 +401,9 @@ TEST_F(EngineTest, AnotherSinkGoesOnWhileOneCloses) {
 TEST_F(EngineTest, ReportsOfASinkThatIsGoneFindNothing) {
   ob_sink *sink = open();
   auto reporter = control("main").reporter;
-  ob_sink_close(sink, 0);
+  sink->kind->sink_close(sink, 0);
   engine.collect();
-  ASSERT_TRUE(ob_sink_closed(sink));
+  ASSERT_TRUE(sink->kind->sink_closed(sink));
   reporter->complete(outbox::Completion{9, 9, Outcome::Sent, -1, {}});
   reporter->down("late", OB_REASON_CONNECTION);
   engine.collect();
@@ -441,7 +441,7 @@ TEST_F(EngineTest, CloseIsBoundedWhenADestructorHangs) {
   submit(sink, 1);
   auto reporter = control("main").reporter;
   auto from = std::chrono::steady_clock::now();
-  EXPECT_FALSE(ob_engine_close(engine.release(), 200));
+  EXPECT_FALSE(ob_engines_close(engine.release(), 200));
   auto took = std::chrono::steady_clock::now() - from;
   EXPECT_GE(took, std::chrono::milliseconds(200));
   EXPECT_LT(took, std::chrono::seconds(60));
@@ -453,9 +453,9 @@ TEST_F(EngineTest, CloseIsBoundedWhenADestructorHangs) {
 TEST_F(EngineTest, AHangingDestructorDoesNotHoldUpTheMainThread) {
   auto hang = control("main").hang = std::make_shared<memory::Hang>();
   ob_sink *sink = open();
-  ob_sink_close(sink, 0);
+  sink->kind->sink_close(sink, 0);
   engine.collect();
-  EXPECT_TRUE(ob_sink_closed(sink)) << "returns although the destructor still waits";
+  EXPECT_TRUE(sink->kind->sink_closed(sink)) << "returns although the destructor still waits";
   ob_sink *other = engine.open("memory", {}, {}, "other");
   door::Event event;
   EXPECT_TRUE(engine.submit(other, event));
@@ -473,20 +473,20 @@ TEST_F(EngineTest, BadOptionsOpenNothing) {
 
 TEST_F(EngineTest, ACheckerJudgesWithoutASink) {
   ob_error error;
-  ob_checker *checker = ob_checker_open("memory", nullptr, 0, &error);
+  ob_checker *checker = border::checker_open("memory", {}, nullptr, &error);
   ASSERT_NE(checker, nullptr);
   door::Event event;
   ob_event raw = event.raw();
-  EXPECT_TRUE(ob_checker_check(checker, &raw, &error));
+  EXPECT_TRUE(border::check(checker, raw, &error));
   event.event_type = "forbidden";
   raw = event.raw();
-  EXPECT_FALSE(ob_checker_check(checker, &raw, &error));
+  EXPECT_FALSE(border::check(checker, raw, &error));
   EXPECT_STREQ(error.message, "event type is forbidden");
-  EXPECT_EQ(ob_checker_max_payload(checker), SIZE_MAX);
-  ob_checker_close(checker);
-  ob_checker_close(nullptr);
+  EXPECT_EQ(checker->max_payload, SIZE_MAX);
+  ob_release(checker);
+  ob_release<ob_checker>(nullptr);
   door::OptionList bad = {{"capacity", "x"}};
-  EXPECT_EQ(ob_checker_open("memory", bad.data(), 1, &error), nullptr);
+  EXPECT_EQ(border::checker_open("memory", bad, nullptr, &error), nullptr);
 }
 
 TEST(Engine, NamesItsLibraries) {

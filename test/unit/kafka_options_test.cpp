@@ -12,18 +12,18 @@ const door::OptionList good = {{"bootstrap_servers", "localhost:9092"}};
 bool check(ob_scope scope, door::OptionList options, ob_error &error, bool superuser = false) {
   if (scope == OB_SERVER)
     options.insert(options.begin(), good[0]);
-  return ob_check_options("kafka", scope, options.data(), options.size(), superuser, &error);
+  return border::check_options("kafka", scope, options, superuser, &error);
 }
 
 TEST(KafkaOptions, BootstrapServersIsRequired) {
   ob_error error;
-  EXPECT_FALSE(ob_check_options("kafka", OB_SERVER, nullptr, 0, true, &error));
+  EXPECT_FALSE(border::check_options("kafka", OB_SERVER, {}, true, &error));
   EXPECT_EQ(error.kind, OB_MISSING_OPTION);
   EXPECT_STREQ(error.subject, "bootstrap_servers");
   EXPECT_STREQ(error.message, "option \"bootstrap_servers\" is required");
   EXPECT_STREQ(error.detail, "A Kafka sink needs a broker to start from.");
   EXPECT_STREQ(error.hint, "Example: OPTIONS (bootstrap_servers 'localhost:9092').");
-  EXPECT_TRUE(ob_check_options("kafka", OB_SERVER, good.data(), 1, false, &error)) << error.message;
+  EXPECT_TRUE(border::check_options("kafka", OB_SERVER, good, false, &error)) << error.message;
 }
 
 TEST(KafkaOptions, BootstrapServersIsAListOfBrokers) {
@@ -31,12 +31,12 @@ TEST(KafkaOptions, BootstrapServersIsAListOfBrokers) {
   for (const char *brokers :
        {"a", "a:1", "a:9092,b:9093", " a:9092 , b ", "[::1]:9092", "SSL://a:9092", "10.0.0.1:65535"}) {
     door::OptionList options = {{"bootstrap_servers", brokers}};
-    EXPECT_TRUE(ob_check_options("kafka", OB_SERVER, options.data(), 1, false, &error)) << brokers;
+    EXPECT_TRUE(border::check_options("kafka", OB_SERVER, options, false, &error)) << brokers;
   }
   for (const char *brokers :
        {"", ",", "a:9092,", "a:0", "a:65536", "a:port", ":9092", "a b:9092", "[::1:9092", "http://a/b"}) {
     door::OptionList options = {{"bootstrap_servers", brokers}};
-    EXPECT_FALSE(ob_check_options("kafka", OB_SERVER, options.data(), 1, false, &error)) << brokers;
+    EXPECT_FALSE(border::check_options("kafka", OB_SERVER, options, false, &error)) << brokers;
     EXPECT_EQ(error.kind, OB_BAD_VALUE);
     EXPECT_STREQ(error.detail, "Expected a comma-separated list of host:port.");
   }
@@ -130,7 +130,7 @@ TEST(KafkaOptions, EveryMistakeHasItsOwnError) {
 
 std::set<std::string> names(ob_scope scope) {
   static const char *found[1000];
-  size_t n = ob_option_names("kafka", scope, found, 1000);
+  size_t n = ob_kind("kafka")->option_names("kafka", scope, found, 1000);
   return {found, found + n};
 }
 
@@ -149,7 +149,7 @@ TEST(KafkaOptions, NamesForAHint) {
 TEST(KafkaOptions, Defaults) {
   ob_common common;
   ob_error error;
-  ASSERT_TRUE(ob_common_options("kafka", good.data(), 1, &common, &error));
+  ASSERT_TRUE(border::common_options("kafka", good, &common, &error));
   EXPECT_EQ(common.default_max_attempts, 10);
   EXPECT_STREQ(common.default_retry, "exponential 100ms..5min");
 }
@@ -158,13 +158,13 @@ class KafkaChecker : public testing::Test {
 protected:
   void open(door::OptionList options = {}) {
     options.insert(options.begin(), good[0]);
-    checker = ob_checker_open("kafka", options.data(), options.size(), &error);
+    checker = border::checker_open("kafka", options, nullptr, &error);
     ASSERT_NE(checker, nullptr) << error.message;
   }
-  ~KafkaChecker() override { ob_checker_close(checker); }
+  ~KafkaChecker() override { ob_release(checker); }
   bool check() {
     ob_event raw = event.raw();
-    return ob_checker_check(checker, &raw, &error);
+    return border::check(checker, raw, &error);
   }
   ob_checker *checker = nullptr;
   door::Event event;
@@ -211,7 +211,7 @@ TEST_F(KafkaChecker, HeadersMustNotForgeOthers) {
 
 TEST_F(KafkaChecker, SizeCountsKeyAndHeaders) {
   open({{"message_max_bytes", "2000"}, {"headers", ""}});
-  EXPECT_EQ(ob_checker_max_payload(checker), 2000u - 38);
+  EXPECT_EQ(checker->max_payload, 2000u - 38);
   event.key = std::string(100, 'k');
   event.headers = {{"name", std::string(96, 'v')}};
   event.payload = std::string(2000 - 38 - 100 - 100, 'p');
@@ -228,21 +228,21 @@ TEST_F(KafkaChecker, ATombstoneIsRefusedOnlyWhenItIsNew) {
   open();
   event.has_payload = false;
   ob_event raw = event.raw();
-  EXPECT_FALSE(ob_checker_check_new(checker, &raw, &error));
+  EXPECT_FALSE(border::check_new(checker, raw, &error));
   EXPECT_EQ(error.kind, OB_BAD_VALUE);
   EXPECT_STREQ(error.message, "payload is NULL, and the sink sends no tombstones");
   EXPECT_TRUE(check()) << error.message;
   event.has_payload = true;
   event.aggregate_type = "My Order";
   raw = event.raw();
-  EXPECT_FALSE(ob_checker_check_new(checker, &raw, &error)) << "what can never be sent is refused when it is new too";
+  EXPECT_FALSE(border::check_new(checker, raw, &error)) << "what can never be sent is refused when it is new too";
 }
 
 TEST_F(KafkaChecker, OnlyTheLengthOfThePayloadCounts) {
   open();
   ob_event raw = event.raw();
   raw.payload = {nullptr, 2'000'000};
-  EXPECT_FALSE(ob_checker_check(checker, &raw, &error));
+  EXPECT_FALSE(border::check(checker, raw, &error));
   EXPECT_EQ(error.kind, OB_TOO_LARGE);
 }
 

@@ -17,7 +17,7 @@ struct KafkaSecurity : testing::Test {
   bool check(ob_scope scope, OptionList options, bool superuser = false) {
     if (scope == OB_SERVER)
       options.insert(options.begin(), {"bootstrap_servers", "localhost:9092"});
-    return ob_check_options("kafka", scope, options.data(), options.size(), superuser, &error);
+    return border::check_options("kafka", scope, options, superuser, &error);
   }
   std::string all() const {
     return std::string(error.subject) + " | " + error.message + " | " + error.detail + " | " + error.hint;

@@ -110,7 +110,7 @@ protected:
     engine.done.clear();
     broker.stop();
     ASSERT_TRUE(engine.wait(patient(std::chrono::seconds(20)).count())) << "the lost connection";
-    ASSERT_EQ(ob_submit(sink, events.data(), n), n);
+    ASSERT_EQ(sink->kind->submit(sink, events.data(), n), n);
     broker.fail_produce(RD_KAFKA_RESP_ERR_INVALID_RECORD, 1);
     broker.start();
     ASSERT_TRUE(done(n));
@@ -491,7 +491,7 @@ TEST_P(KafkaOrder, IsKeptWhenRequestsFail) {
         ob_event raw = event.raw();
         raw.attempt = attempts[key] + 1;
         raw.alone = attempts[key] > 0;
-        if (ob_submit(sink, &raw, 1) == 0)
+        if (sink->kind->submit(sink, &raw, 1) == 0)
           break;
         under_way[ticket] = {key, claimed[key]};
         taken.insert({key, claimed[key]});
@@ -567,7 +567,7 @@ TEST_F(KafkaTest, AnEventThatHasFailedBeforeIsNotTakenForOneThatGoesAlone) {
     raw.back().attempt = 2;
   }
   broker.slow_down(100); /* so that all are submitted before the second fails */
-  size_t taken = ob_submit(sink, raw.data(), raw.size());
+  size_t taken = sink->kind->submit(sink, raw.data(), raw.size());
   ASSERT_GE(taken, 2u);
   ASSERT_TRUE(done(1 + taken));
   EXPECT_EQ(arrived(2), (std::vector<std::string>{"1", "2"})) << "the third failed, and was passed";
@@ -590,7 +590,7 @@ TEST_F(KafkaTest, ARefusedBatchIsSentSinglyWhileOtherTopicsGoOn) {
   }
   auto send_first = [&](size_t count) {
     engine.done.clear();
-    EXPECT_EQ(ob_submit(sink, raw.data(), count), count) << "those that wait for their turn stop nobody";
+    EXPECT_EQ(sink->kind->submit(sink, raw.data(), count), count) << "those that wait for their turn stop nobody";
     EXPECT_TRUE(done(count));
   };
   send_first(2 * n); /* topics and connections are known from now on */
@@ -675,11 +675,11 @@ TEST_F(KafkaTest, NothingOfItsKeyPassesAnEventThatWaitsForItsTurn) {
     events[i].key = i == 0 ? "a" : i == 4 ? "c" : "b";
     raw.push_back(events[i].raw());
   }
-  ASSERT_EQ(ob_submit(sink, raw.data(), 2), 2u);
+  ASSERT_EQ(sink->kind->submit(sink, raw.data(), 2), 2u);
   ASSERT_TRUE(done(2));
   refused_together(sink, raw, 3);
   broker.fail_produce({RD_KAFKA_RESP_ERR_NO_ERROR, RD_KAFKA_RESP_ERR_UNKNOWN});
-  EXPECT_EQ(ob_submit(sink, raw.data(), 4), 4u);
+  EXPECT_EQ(sink->kind->submit(sink, raw.data(), 4), 4u);
   ASSERT_TRUE(done(4));
   const std::pair<uint64_t, ob_outcome> expected[] = {
       {4, OB_DEFERRED}, {1, OB_SENT}, {2, OB_RETRY}, {3, OB_RETURNED}};
@@ -690,7 +690,7 @@ TEST_F(KafkaTest, NothingOfItsKeyPassesAnEventThatWaitsForItsTurn) {
   EXPECT_NE(engine.done[0].error.find("behind an event of the same key"), std::string::npos) << engine.done[0].error;
 
   engine.done.clear();
-  EXPECT_EQ(ob_submit(sink, raw.data(), 5), 5u) << "the fifth has another key and another topic";
+  EXPECT_EQ(sink->kind->submit(sink, raw.data(), 5), 5u) << "the fifth has another key and another topic";
   ASSERT_TRUE(done(5));
   EXPECT_EQ(ended(OB_DEFERRED), (std::vector<uint64_t>{4}));
   EXPECT_EQ(ended(OB_SENT).size(), 4u);
@@ -738,10 +738,10 @@ TEST_F(KafkaTest, AnUnknownTopicWaitsAndIsFoundOnceItIsThere) {
       EXPECT_EQ(each.outcome, each.ticket == 2 || each.ticket == 5 ? OB_SENT : OB_DEFERRED) << each.ticket;
 
   char over[128] = "";
-  EXPECT_FALSE(ob_sink_next_resumed(sink, over, sizeof over));
+  EXPECT_FALSE(sink->kind->sink_next_resumed(sink, over, sizeof over));
   broker.topic_error("outbox.event.Order", RD_KAFKA_RESP_ERR_NO_ERROR);
   EXPECT_TRUE(sends_again(sink, 5)) << engine.done.back().error;
-  EXPECT_TRUE(ob_sink_next_resumed(sink, over, sizeof over));
+  EXPECT_TRUE(sink->kind->sink_next_resumed(sink, over, sizeof over));
   EXPECT_EQ(over, reason.substr(0, strlen(over)));
   EXPECT_STREQ(over, "topic \"outbox.event.Order\"");
   EXPECT_TRUE(engine.until([&] { return engine.status(sink).state == OB_SINK_OK; }, 10'000, 20));
@@ -821,20 +821,20 @@ TEST_F(KafkaTest, ClosingReleasesWhatNoBrokerWasSent) {
   ob_sink *sink = open();
   for (uint64_t ticket = 1; ticket <= 5; ticket++)
     ASSERT_TRUE(send(sink, ticket, "7", "x"));
-  ob_sink_close(sink, 60'000);
+  sink->kind->sink_close(sink, 60'000);
   ASSERT_TRUE(done(5, 10'000)) << "long before the end of the grace";
   for (auto &one : engine.done)
     EXPECT_EQ(one.outcome, OB_RETURNED);
-  EXPECT_TRUE(ob_sink_closed(sink));
+  EXPECT_TRUE(sink->kind->sink_closed(sink));
 }
 
 TEST_F(KafkaTest, ClosingLetsWhatIsOnTheWireFinish) {
   ob_sink *sink = open_warm();
   for (uint64_t ticket = 2; ticket <= 50; ticket++)
     ASSERT_TRUE(send(sink, ticket, "7", "x"));
-  ob_sink_close(sink, 20'000);
+  sink->kind->sink_close(sink, 20'000);
   ASSERT_TRUE(done(50));
-  EXPECT_TRUE(ob_sink_closed(sink));
+  EXPECT_TRUE(sink->kind->sink_closed(sink));
   for (auto &one : engine.done)
     EXPECT_TRUE(one.outcome == OB_SENT || one.outcome == OB_RETURNED);
 }
@@ -846,7 +846,7 @@ TEST_F(KafkaTest, TheEngineClosesInBoundedTimeWithEventsUnderWay) {
     if (!send(sink, ticket, "7", "x"))
       break;
   auto from = std::chrono::steady_clock::now();
-  EXPECT_TRUE(ob_engine_close(engine.release(), 600'000));
+  EXPECT_TRUE(ob_engines_close(engine.release(), 600'000));
   EXPECT_LT(std::chrono::steady_clock::now() - from, std::chrono::seconds(60));
 }
 

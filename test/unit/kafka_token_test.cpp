@@ -73,8 +73,7 @@ TEST(KafkaToken, OptionsThatDoNotFitAreRefused) {
 TEST(KafkaToken, ValuesAreCheckedWhateverTheLibraryWasBuiltWith) {
   ob_error error;
   auto check = [&](ob_scope scope, const char *name, const char *value, bool superuser = true) {
-    ob_option option{name, value};
-    return ob_check_options("kafka", scope, &option, 1, superuser, &error);
+    return border::check_options("kafka", scope, {{name, value}}, superuser, &error);
   };
   EXPECT_FALSE(check(OB_USER_MAPPING, "sasl_oauthbearer_client_secret", "hu\nsh"));
   EXPECT_EQ(std::string(error.message).find("hu"), std::string::npos) << error.message;

@@ -63,7 +63,7 @@ TEST(KindLibrary, WhyAKindIsNotAvailableIsTheErrorOfEachUse) {
                   "Install it."};
   ob_error error;
   ob_kind_unavailable("dove", &why);
-  EXPECT_FALSE(ob_check_options("dove", OB_SERVER, nullptr, 0, true, &error));
+  EXPECT_FALSE(border::check_options("dove", OB_SERVER, {}, true, &error));
   EXPECT_STREQ(error.message, why.message);
   EXPECT_STREQ(error.detail, "no such file");
   EXPECT_STREQ(error.hint, "Install it.");
@@ -76,18 +76,22 @@ TEST(KindLibrary, WhyAKindIsNotAvailableIsTheErrorOfEachUse) {
 TEST(KindLibrary, ThatFitsIsRegisteredOnceAndItsFunctionsAreCalled) {
   static std::vector<std::string> &calls = *new std::vector<std::string>;
   static ob_sink_kind &library = *new ob_sink_kind(fitting("dove"));
-  library.set_database = [](const char *name) noexcept { calls.emplace_back(name); };
-  library.check_options = [](const char *kind, ob_scope, const ob_option *, size_t, bool, ob_error *) noexcept {
+  library.configure = [](const char *database, const char *networks) noexcept {
+    calls.emplace_back(std::string(database) + " " + networks);
+  };
+  library.check_options = [](const char *kind, ob_scope, const ob_sink_options *, bool, ob_error *) noexcept {
     calls.emplace_back(kind);
     return true;
   };
   ob_set_database("shop");
+  ob_set_networks("10.0.0.0/8");
   for (int i = 0; i < 2; i++)
     EXPECT_TRUE(ob_kind_register("dove", &library, PG_VERSION, nullptr));
   EXPECT_TRUE(ob_kind_is_registered("dove"));
-  EXPECT_TRUE(ob_check_options("dove", OB_SERVER, nullptr, 0, true, nullptr));
+  EXPECT_TRUE(border::check_options("dove", OB_SERVER, {}, true, nullptr));
   ob_set_database("store");
-  EXPECT_EQ(calls, (std::vector<std::string>{"shop", "dove", "store"}));
+  ob_set_networks("");
+  EXPECT_EQ(calls, (std::vector<std::string>{"shop 10.0.0.0/8", "dove", "store 10.0.0.0/8", "store "}));
 }
 
 bool blocks_signals() {
@@ -100,21 +104,21 @@ bool blocks_signals() {
 TEST(KindLibrary, OpensWithSignalsBlocked) {
   static bool blocked_for_sink, blocked_for_probe;
   static ob_sink_kind &library = *new ob_sink_kind(fitting("swan"));
-  library.sink_open = [](ob_engine *, const char *, const char *, const ob_option *, size_t, const ob_option *,
-                         size_t, ob_error *) noexcept -> ob_sink * {
+  library.sink_open = [](ob_engine *, const char *, const char *, const ob_sink_options *,
+                         ob_error *) noexcept -> ob_sink * {
     blocked_for_sink = blocks_signals();
     return nullptr;
   };
-  library.probe_start = [](ob_engine *, const char *, const char *, const ob_option *, size_t, const ob_option *,
-                           size_t, int, bool, const char *, ob_error *) noexcept -> ob_probe * {
+  library.probe_start = [](ob_engine *, const char *, const char *, const ob_sink_options *, int, bool, const char *,
+                           ob_error *) noexcept -> ob_probe * {
     blocked_for_probe = blocks_signals();
     return nullptr;
   };
   ASSERT_TRUE(ob_kind_register("swan", &library, PG_VERSION, nullptr));
-  ob_engine *engine = ob_engine_open(nullptr);
-  EXPECT_EQ(ob_sink_open(engine, "lake", "swan", nullptr, 0, nullptr, 0, nullptr), nullptr);
-  EXPECT_EQ(ob_probe_start(engine, "lake", "swan", nullptr, 0, nullptr, 0, 1000, false, "", nullptr), nullptr);
-  EXPECT_TRUE(ob_engine_close(engine, 1000));
+  ob_engines *engines = ob_engines_open(nullptr);
+  EXPECT_EQ(border::sink_open(engines, "lake", "swan", {}, {}, nullptr), nullptr);
+  EXPECT_EQ(border::probe_start(engines, "lake", "swan", {}, {}, 1000, false, nullptr), nullptr);
+  EXPECT_TRUE(ob_engines_close(engines, 1000));
   EXPECT_TRUE(blocked_for_sink && blocked_for_probe);
   EXPECT_FALSE(blocks_signals());
 }

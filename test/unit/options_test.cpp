@@ -111,10 +111,10 @@ TEST(Options, GoodOnesPassAndClearTheError) {
   door::OptionList mapping = {{"token", "hush"}};
   ob_error error;
   error.kind = OB_INTERNAL;
-  EXPECT_TRUE(ob_check_options("memory", OB_SERVER, server.data(), server.size(), true, &error)) << error.message;
+  EXPECT_TRUE(border::check_options("memory", OB_SERVER, server, true, &error)) << error.message;
   EXPECT_EQ(error.kind, OB_OK);
-  EXPECT_TRUE(ob_check_options("memory", OB_USER_MAPPING, mapping.data(), 1, false, &error)) << error.message;
-  EXPECT_FALSE(ob_check_options("pigeon", OB_SERVER, nullptr, 0, true, &error));
+  EXPECT_TRUE(border::check_options("memory", OB_USER_MAPPING, mapping, false, &error)) << error.message;
+  EXPECT_FALSE(border::check_options("pigeon", OB_SERVER, {}, true, &error));
   EXPECT_STREQ(error.message, "unknown kind of sink \"pigeon\"");
 }
 
@@ -140,12 +140,9 @@ TEST(Options, AMappingThatDdlRefusesIsRefusedByAllWhoReadIt) {
   door::Engine engine;
   for (const Bad &each : bad) {
     ob_error ddl, checker, sink;
-    EXPECT_FALSE(ob_check_options(each.kind, OB_USER_MAPPING, each.mapping.data(), each.mapping.size(), true, &ddl));
+    EXPECT_FALSE(border::check_options(each.kind, OB_USER_MAPPING, each.mapping, true, &ddl));
     EXPECT_STREQ(ddl.subject, each.subject);
-    EXPECT_EQ(ob_checker_open_with_secrets(each.kind, each.server.data(), each.server.size(), each.mapping.data(),
-                                           each.mapping.size(), &checker),
-              nullptr)
-        << each.subject;
+    EXPECT_EQ(border::checker_open(each.kind, each.server, &each.mapping, &checker), nullptr) << each.subject;
     EXPECT_EQ(engine.open(each.kind, each.server, each.mapping), nullptr) << each.subject;
     sink = engine.error;
     EXPECT_STREQ(checker.message, ddl.message);
@@ -159,7 +156,7 @@ TEST(Options, AMappingThatDdlRefusesIsRefusedByAllWhoReadIt) {
 TEST(Options, CommonOnesAreParsedWithTheirDefaults) {
   ob_common common;
   ob_error error;
-  ASSERT_TRUE(ob_common_options("memory", nullptr, 0, &common, &error));
+  ASSERT_TRUE(border::common_options("memory", {}, &common, &error));
   EXPECT_TRUE(common.ordered);
   EXPECT_FALSE(common.block_on_dead_letter);
   EXPECT_EQ(common.max_attempts, 0);
@@ -171,21 +168,21 @@ TEST(Options, CommonOnesAreParsedWithTheirDefaults) {
 
   door::OptionList options = {{"events", "a.*"},      {"aggregates", "B"}, {"ordered", "off"}, {"retry", "5s*3"},
                               {"max_attempts", "12"}, {"retention", "2d"}, {"capacity", "7"}};
-  ASSERT_TRUE(ob_common_options("memory", options.data(), options.size(), &common, &error)) << error.message;
+  ASSERT_TRUE(border::common_options("memory", options, &common, &error)) << error.message;
   EXPECT_FALSE(common.ordered);
   EXPECT_EQ(common.max_attempts, 12);
   EXPECT_EQ(common.retention_ms, 2 * 86'400'000);
   EXPECT_EQ(common.retry, options[3].value);
 
   door::OptionList hold = {{"on_dead_letter", "block"}}, go_on = {{"on_dead_letter", "continue"}, {"ordered", "off"}};
-  ASSERT_TRUE(ob_common_options("memory", hold.data(), hold.size(), &common, &error)) << error.message;
+  ASSERT_TRUE(border::common_options("memory", hold, &common, &error)) << error.message;
   EXPECT_TRUE(common.block_on_dead_letter);
-  ASSERT_TRUE(ob_common_options("memory", go_on.data(), go_on.size(), &common, &error)) << error.message;
+  ASSERT_TRUE(border::common_options("memory", go_on, &common, &error)) << error.message;
   EXPECT_FALSE(common.block_on_dead_letter);
 
   /* The largest payload is not smaller than the largest message, unless the option says so. */
   auto max_payload = [&](door::OptionList given) {
-    return ob_common_options("kafka", given.data(), given.size(), &common, &error) ? common.max_payload : 0;
+    return border::common_options("kafka", given, &common, &error) ? common.max_payload : 0;
   };
   EXPECT_EQ(max_payload({{"message_max_bytes", "1000"}}), OB_DEFAULT_MAX_PAYLOAD);
   EXPECT_EQ(max_payload({{"message_max_bytes", "20000000"}}), 20'000'000u);
@@ -193,13 +190,13 @@ TEST(Options, CommonOnesAreParsedWithTheirDefaults) {
   EXPECT_EQ(max_payload({{"message_max_bytes", "20000000"}, {"max_payload", "1MB"}}), 1u << 20);
 
   door::OptionList bad = {{"max_attempts", "x"}};
-  EXPECT_FALSE(ob_common_options("memory", bad.data(), 1, &common, &error));
+  EXPECT_FALSE(border::common_options("memory", bad, &common, &error));
   EXPECT_STREQ(error.subject, "max_attempts");
 }
 
 std::set<std::string> names(ob_scope scope) {
   const char *found[64];
-  size_t n = ob_option_names("memory", scope, found, 64);
+  size_t n = ob_kind("memory")->option_names("memory", scope, found, 64);
   return {found, found + n};
 }
 
@@ -209,9 +206,9 @@ TEST(Options, NamesByScopeForAHint) {
                                    "max_attempts", "retention", "max_payload", "capacity", "path"}));
   EXPECT_EQ(names(OB_USER_MAPPING), (std::set<std::string>{"token"}));
   const char *one;
-  EXPECT_EQ(ob_option_names("memory", OB_SERVER, &one, 1), 1u);
+  EXPECT_EQ(ob_kind("memory")->option_names("memory", OB_SERVER, &one, 1), 1u);
   const char *all[1024];
-  size_t n = ob_option_names("kafka", OB_SERVER, all, std::size(all));
+  size_t n = ob_kind("kafka")->option_names("kafka", OB_SERVER, all, std::size(all));
   EXPECT_EQ(std::set<std::string>(all, all + n).size(), n) << "a name comes twice";
 }
 
@@ -220,7 +217,7 @@ TEST(Options, LongTextsAreCutAtWholeCharacters) {
   name += "ü and more"; /* the ü would be cut by the end of the 64-byte field */
   door::OptionList options = {{name.c_str(), ""}};
   ob_error error;
-  EXPECT_FALSE(ob_check_options("memory", OB_SERVER, options.data(), 1, true, &error));
+  EXPECT_FALSE(border::check_options("memory", OB_SERVER, options, true, &error));
   EXPECT_EQ(std::string(error.subject), std::string(62, 'x'));
 }
 

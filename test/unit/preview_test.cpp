@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <set>
+#include <span>
 
 #include "door.h"
 
@@ -15,15 +16,13 @@ namespace {
 class Previewed {
 public:
   Previewed(const char *kind, const door::OptionList &options, const ob_event &event)
-      : checker_(ob_checker_open(kind, options.data(), options.size(), &error)) {
+      : checker_(border::checker_open(kind, options, nullptr, &error)) {
     EXPECT_NE(checker_, nullptr) << error.message;
-    preview_ = ob_preview_open(checker_, &event, 1614265330, &error);
-    if (preview_)
-      parts_ = ob_preview_parts(preview_, &n_);
+    preview_ = checker_->kind->preview_open(checker_, &event, 1614265330, &error);
   }
   ~Previewed() {
-    ob_preview_close(preview_);
-    ob_checker_close(checker_);
+    ob_release(preview_);
+    ob_release(checker_);
   }
   Previewed(const Previewed &) = delete;
   Previewed &operator=(const Previewed &) = delete;
@@ -31,8 +30,7 @@ public:
   /* One line per part: name, then =bytes, ~text, or nothing for null. */
   std::vector<std::string> lines() const {
     std::vector<std::string> all;
-    for (size_t i = 0; i < n_; i++) {
-      const ob_part &part = parts_[i];
+    for (const ob_part &part : std::span(preview_ ? preview_->parts : nullptr, preview_ ? preview_->n : 0)) {
       std::string line = part.part;
       if (part.name.data)
         line.append(" ").append(view(part.name));
@@ -51,8 +49,6 @@ public:
 private:
   ob_checker *checker_;
   ob_preview *preview_ = nullptr;
-  const ob_part *parts_ = nullptr;
-  size_t n_ = 0;
 };
 
 using Lines = std::vector<std::string>;

@@ -20,24 +20,21 @@ class Probe {
 public:
   Probe(Engine &engine, const char *kind, const OptionList &options, const OptionList &mapping = {},
         int timeout_ms = 10'000, const char *name = "main", bool send = false)
-      : engine_(engine), probe_(ob_probe_start(engine.raw(), name, kind, options.data(), options.size(),
-                                               mapping.data(), mapping.size(), timeout_ms, send, "", &error)) {
+      : engine_(engine),
+        probe_(border::probe_start(engine.raw(), name, kind, options, mapping, timeout_ms, send, &error)) {
     EXPECT_NE(probe_, nullptr) << error.message;
   }
   ~Probe() { forget(); }
   Probe(const Probe &) = delete;
 
-  void forget() {
-    if (probe_)
-      ob_probe_finish(std::exchange(probe_, nullptr));
-  }
+  void forget() { ob_release(std::exchange(probe_, nullptr)); }
 
   /* Waits on the engine's descriptor until the probe has ended. */
   bool end() {
     return engine_.until([this] {
       ob_probe_step found[32];
       size_t n;
-      if (!ob_probe_poll(probe_, found, std::size(found), &n))
+      if (!probe_->kind->probe_poll(probe_, found, std::size(found), &n))
         return false;
       steps.assign(found, found + n);
       return true;

@@ -45,7 +45,7 @@ TEST(Probe, TextsOfAPeerAreCleaned) {
 TEST(Probe, AnUnknownKindStartsNothing) {
   door::Engine engine;
   ob_error error{};
-  EXPECT_EQ(ob_probe_start(engine.raw(), "main", "pigeon", nullptr, 0, nullptr, 0, 1000, false, "", &error), nullptr);
+  EXPECT_EQ(border::probe_start(engine.raw(), "main", "pigeon", {}, {}, 1000, false, &error), nullptr);
   EXPECT_NE(error.message[0], '\0');
 }
 
@@ -99,7 +99,7 @@ TEST(Probe, AnEngineThatClosesDoesNotWaitForThem) {
   memory::control("closing").probe_hangs = true;
   door::Probe probe(engine, "memory", {}, {}, 600'000, "closing");
   auto start = Clock::now();
-  EXPECT_TRUE(ob_engine_close(engine.release(), 600'000));
+  EXPECT_TRUE(ob_engines_close(engine.release(), 600'000));
   EXPECT_LT(Clock::now() - start, 60s);
   probe.forget();
 }

@@ -93,32 +93,32 @@ TEST(WebhookClose, TheEngineClosesWhileAnEndpointHangs) {
     return to.hang();
   });
   ob_error error;
-  ob_engine *engine = ob_engine_open(&error);
+  ob_engines *engine = ob_engines_open(&error);
   ASSERT_TRUE(engine) << error.message;
   std::string url = peer.url();
-  ob_option options[] = {
+  const door::OptionList options = {
       {"url", url.c_str()}, {"allow_http", "true"}, {"allow_networks", "127.0.0.0/8"}, {"timeout", "5min"}};
-  ob_sink *sink = ob_sink_open(engine, "crm", "webhook", options, 4, nullptr, 0, &error);
+  ob_sink *sink = border::sink_open(engine, "crm", "webhook", options, {}, &error);
   ASSERT_TRUE(sink) << error.message;
   TestEvent one(1, 1), two(2, 1);
   ob_event events[] = {one.get(), two.get()};
-  ASSERT_EQ(ob_submit(sink, events, 2), 2u);
+  ASSERT_EQ(sink->kind->submit(sink, events, 2), 2u);
   auto begin = Clock::now();
   while (hanging == 0 && Clock::now() - begin < soon)
     std::this_thread::sleep_for(milliseconds(1));
 
-  ob_sink_close(sink, 100);
+  sink->kind->sink_close(sink, 100);
   std::map<uint64_t, ob_outcome> outcomes;
   while (outcomes.size() < 2 && Clock::now() - begin < soon) {
-    pollfd ready{ob_engine_fd(engine), POLLIN, 0};
+    pollfd ready{ob_engines_fd(engine), POLLIN, 0};
     ::poll(&ready, 1, 1000);
     ob_completion completion;
     while (ob_collect(engine, &completion, 1) == 1)
       outcomes[completion.ticket] = completion.outcome;
   }
   EXPECT_EQ(outcomes, (std::map<uint64_t, ob_outcome>{{1, OB_RETURNED}, {2, OB_RETURNED}}));
-  EXPECT_TRUE(ob_sink_closed(sink));
-  EXPECT_TRUE(ob_engine_close(engine, 60'000));
+  EXPECT_TRUE(sink->kind->sink_closed(sink));
+  EXPECT_TRUE(ob_engines_close(engine, 60'000));
   EXPECT_LT(Clock::now() - begin, soon);
 }
 

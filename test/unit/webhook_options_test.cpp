@@ -3,6 +3,7 @@
 #include "authority.h"
 #include "webhook_fixture.h"
 
+#include "delivery/delivery.h"
 #include "delivery/options/retry.h"
 #include "delivery/sinks/webhook/webhook_config.h"
 

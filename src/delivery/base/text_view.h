@@ -4,7 +4,7 @@
 #include <span>
 #include <string_view>
 
-#include "delivery/delivery.h"
+#include "delivery/kind.h"
 
 namespace outbox {
 

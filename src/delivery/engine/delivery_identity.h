@@ -11,7 +11,7 @@
 #include <string_view>
 
 #include "delivery/base/uuid.h"
-#include "delivery/delivery.h"
+#include "delivery/kind.h"
 
 namespace outbox {
 

@@ -295,25 +295,25 @@ void Runner::on_sent(uint64_t ticket, Time now) {
 /* ---- the engine ---- */
 
 Engine::Engine()
-    : completion_queue_(std::make_shared<CompletionQueue>()),
-      epoll_fd_(checked(epoll_create1(EPOLL_CLOEXEC), "epoll_create1")), timer_fd_(-1) {
+    : ob_engine{checked(epoll_create1(EPOLL_CLOEXEC), "epoll_create1")},
+      completion_queue_(std::make_shared<CompletionQueue>()), timer_fd_(-1) {
   try {
     timer_fd_ = checked(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC), "timerfd_create");
     epoll_event event{};
     event.events = EPOLLIN;
-    checked(epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, completion_queue_->fd(), &event), "epoll_ctl");
-    checked(epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, timer_fd_, &event), "epoll_ctl");
+    checked(epoll_ctl(fd, EPOLL_CTL_ADD, completion_queue_->fd(), &event), "epoll_ctl");
+    checked(epoll_ctl(fd, EPOLL_CTL_ADD, timer_fd_, &event), "epoll_ctl");
   } catch (...) {
     if (timer_fd_ >= 0)
       ::close(timer_fd_);
-    ::close(epoll_fd_);
+    ::close(fd);
     throw;
   }
 }
 
 Engine::~Engine() {
   ::close(timer_fd_);
-  ::close(epoll_fd_);
+  ::close(fd);
 }
 
 Runner *Engine::open(std::string name, const SinkKind &kind, std::shared_ptr<const SinkConfig> config,

@@ -29,11 +29,11 @@ namespace outbox {
 class Engine;
 
 /* An open sink with its circuit breaker and counters: what an ob_sink points to. */
-class Runner : public ob_handle {
+class Runner : public ob_sink {
 public:
   Runner(Engine &engine, uint64_t id, std::string name, std::shared_ptr<const SinkConfig> config,
          bool blocks_on_dead_letter)
-      : ob_handle{}, engine_(engine), id_(id), name_(std::move(name)), config_(std::move(config)),
+      : ob_sink{}, engine_(engine), id_(id), name_(std::move(name)), config_(std::move(config)),
         blocks_on_dead_letter_(blocks_on_dead_letter) {}
 
   size_t submit(const ob_event *events, size_t n);
@@ -88,15 +88,16 @@ private:
   Time grace_end_{};
 };
 
-class Engine {
+class Engine : public ob_engine {
 public:
-  Engine(); /* throws std::system_error */
+  /* `fd` is an epoll descriptor: readable when the completion queue's eventfd or the timer is. Throws
+   * std::system_error. */
+  Engine();
   ~Engine();
   Engine(const Engine &) = delete;
   Engine &operator=(const Engine &) = delete;
 
   bool is_callers_thread() const noexcept { return caller_.is_current(); }
-  int fd() const { return epoll_fd_; }
   Runner *open(std::string name, const SinkKind &kind, std::shared_ptr<const SinkConfig> config,
                bool blocks_on_dead_letter, SecretMask secrets);
   /* As OpenedKeys::open(). */
@@ -129,7 +130,6 @@ private:
   std::list<CompletionQueue::Report> reports_; /* taken from the completion queue and not yet collected */
   size_t next_in_report_ = 0;                  /* index of the next completion in reports_.front() */
   std::deque<std::string> errors_;             /* the texts to which ob_completion.error points */
-  int epoll_fd_;                               /* readable when the completion queue's eventfd or the timer is */
   int timer_fd_; /* fires at the end of the next grace period, or at a sink's check_at() */
   CircuitBreaker::Time armed_ = CircuitBreaker::Time::max();
 };

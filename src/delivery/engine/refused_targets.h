@@ -25,7 +25,7 @@
 #include <string>
 #include <vector>
 
-#include "delivery/delivery.h"
+#include "delivery/kind.h"
 
 namespace outbox {
 

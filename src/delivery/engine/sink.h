@@ -26,7 +26,7 @@
 
 #include "delivery/base/secret_mask.h"
 #include "delivery/base/text_view.h"
-#include "delivery/delivery.h"
+#include "delivery/kind.h"
 #include "delivery/engine/advice.h"
 #include "delivery/engine/preview.h"
 #include "delivery/options/options.h"

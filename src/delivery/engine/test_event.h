@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "delivery/base/text_view.h"
-#include "delivery/delivery.h"
+#include "delivery/kind.h"
 
 namespace outbox {
 

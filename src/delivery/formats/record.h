@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "delivery/base/text_view.h"
-#include "delivery/delivery.h"
+#include "delivery/kind.h"
 #include "delivery/options/headers.h"
 
 namespace outbox {

@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "delivery/delivery.h"
+#include "delivery/kind.h"
 
 namespace outbox::standard_webhooks {
 

@@ -13,7 +13,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
-#include "delivery/delivery.h"
+#include "delivery/kind.h"
 
 namespace outbox {
 namespace {

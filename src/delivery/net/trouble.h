@@ -4,7 +4,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "delivery/delivery.h"
+#include "delivery/kind.h"
 
 namespace outbox {
 

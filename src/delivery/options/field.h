@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "delivery/delivery.h"
+#include "delivery/kind.h"
 
 namespace outbox {
 

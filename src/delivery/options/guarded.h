@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "delivery/base/text.h"
-#include "delivery/delivery.h"
+#include "delivery/kind.h"
 #include "delivery/options/options.h"
 
 namespace outbox {

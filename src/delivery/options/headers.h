@@ -7,7 +7,7 @@
 
 #include <string_view>
 
-#include "delivery/delivery.h"
+#include "delivery/kind.h"
 #include "delivery/options/options.h"
 
 namespace outbox {

@@ -14,7 +14,7 @@
 
 #include "delivery/no_postgres.h"
 
-#include "delivery/delivery.h"
+#include "delivery/kind.h"
 
 namespace outbox {
 

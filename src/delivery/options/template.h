@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "delivery/delivery.h"
+#include "delivery/kind.h"
 #include "delivery/options/field.h"
 
 namespace outbox {

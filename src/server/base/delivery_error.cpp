@@ -82,7 +82,7 @@ static void fill_detail(ob_error *error, const char *kind, ob_scope scope) {
 static void fill_hint(ob_error *error, const char *kind, ob_scope scope) {
   if (error->kind == OB_UNKNOWN_OPTION) {
     const char **names = (const char **)palloc(sizeof(char *) * MAX_OPTION_NAMES);
-    size_t n = ob_option_names(kind, scope, names, MAX_OPTION_NAMES);
+    size_t n = ob_kind(kind)->option_names(kind, scope, names, MAX_OPTION_NAMES);
     const char *closest = closest_match(error->subject, names, n);
     StringInfoData list;
 

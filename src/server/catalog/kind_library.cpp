@@ -8,7 +8,7 @@
 #include "server/storage/crash_record.h"
 
 #include "delivery/block_signals.h"
-#include "delivery/kind.h"
+#include "delivery/delivery.h"
 
 #include <dlfcn.h>
 #include <link.h>

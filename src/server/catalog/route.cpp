@@ -209,7 +209,7 @@ static void rebuild(void) {
   }
   for (const RouteSink &sink : std::span(cache, cache_size))
     if (sink.checker)
-      ob_checker_close(sink.checker);
+      ob_release(sink.checker);
   cache_size = 0;
   if (cache_context)
     MemoryContextDelete(cache_context);
@@ -304,9 +304,11 @@ const ob_checker *route_checker(RouteSink *sink) {
   Datum datum = SysCacheGetAttr(FOREIGNSERVEROID, tuple, Anum_pg_foreign_server_srvoptions, &isnull);
   ob_option *options = wrapper_options(datum, isnull, &n);
   n = without_unused_url(sink->server_oid, options, n);
-  sink->checker = ob_checker_open(sink->kind, options, n, &error);
-  sink->max_payload =
-      ob_common_options(sink->kind, options, n, &common, &error) ? common.max_payload : OB_LARGEST_PAYLOAD;
+  const ob_sink_options given = {options, n, NULL, 0, false};
+  sink->checker = ob_kind(sink->kind)->checker_open(sink->kind, &given, &error);
+  sink->max_payload = ob_kind(sink->kind)->common_options(sink->kind, options, n, &common, &error)
+                          ? common.max_payload
+                          : OB_LARGEST_PAYLOAD;
   sink->checker_tried = true;
   ReleaseSysCache(tuple);
   return sink->checker;

@@ -11,7 +11,7 @@ bool sink_common(const char *kind, const ob_option *options, size_t n, dispatch:
   ob_error error;
 
   memset(&given, 0, sizeof(given));
-  if (!ob_common_options(kind, options, n, &given, &error))
+  if (!ob_kind(kind)->common_options(kind, options, n, &given, &error))
     return false;
   rules->ordered = given.ordered;
   rules->dead_letters_block = given.ordered && given.block_on_dead_letter;

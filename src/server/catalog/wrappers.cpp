@@ -117,7 +117,7 @@ SQL_FUNCTION(outbox_target_options) {
   size_t n = 0;
 
   if (SearchSysCacheExists1(FOREIGNDATAWRAPPEROID, ObjectIdGetDatum(wrapper)) && wrapper_kind(wrapper, kind))
-    n = ob_target_options(kind, names, lengthof(names));
+    n = ob_kind(kind)->option_names(kind, OB_TARGET, names, lengthof(names));
   for (size_t i = 0; i < n; i++)
     texts[i] = CStringGetTextDatum(names[i]);
   return text_array(texts, (int)n);
@@ -140,14 +140,15 @@ SQL_FUNCTION(outbox_validator) {
   wrappers_name_database();
   if (catalog == ForeignServerRelationId || catalog == UserMappingRelationId) {
     ob_scope scope = catalog == ForeignServerRelationId ? OB_SERVER : OB_USER_MAPPING;
-    if (!ob_check_options(kind, scope, options, n, superuser(), &error))
+    const ob_sink_options given = {options, n, options, n, true};
+    if (!ob_kind(kind)->check_options(kind, scope, &given, superuser(), &error))
       delivery_option_error(&error, kind, scope);
   } else if (n > 0) {
     ereport(ERROR, (errcode(ERRCODE_FDW_INVALID_OPTION_NAME), errmsg("invalid option \"%s\"", options[0].name),
                     errdetail("Only servers and user mappings of this wrapper have options."),
                     errhint("Give it to CREATE SERVER or CREATE USER MAPPING.")));
   }
-  if (catalog == ForeignDataWrapperRelationId && !ob_common_options(kind, NULL, 0, &common, &error))
+  if (catalog == ForeignDataWrapperRelationId && !ob_kind(kind)->common_options(kind, NULL, 0, &common, &error))
     delivery_option_error(&error, kind, OB_SERVER);
   PG_RETURN_VOID();
 }

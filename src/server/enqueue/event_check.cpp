@@ -325,8 +325,7 @@ static bool check_for_sink(const ob_event *event, RouteSink *sink, bool is_new, 
   const size_t most = route_max_payload(sink);
   const bool fits = event->payload.len <= most;
 
-  if (checker && (fits || ob_checker_max_payload(checker) > 0) &&
-      !(is_new ? ob_checker_check_new : ob_checker_check)(checker, event, error))
+  if (checker && (fits || checker->max_payload > 0) && !checker->kind->checker_check(checker, event, is_new, error))
     return false;
   if (!fits) {
     const EventSize size = {EVENT_PAYLOAD_TOO_LARGE, true, event->payload.len, 0};
@@ -360,7 +359,7 @@ void event_check_sinks(const TriggerRow *row, const EventHeaders *headers, const
   for (int i = 0; i < n && !need_text; i++) {
     const ob_checker *checker = route_checker(sinks[i]);
     need_text = size->payload <= route_max_payload(sinks[i]) &&
-                (GetDatabaseEncoding() != PG_UTF8 || (checker && ob_checker_max_payload(checker) == 0));
+                (GetDatabaseEncoding() != PG_UTF8 || (checker && checker->max_payload == 0));
   }
   event.payload = payload_of(row, size->payload, need_text);
 

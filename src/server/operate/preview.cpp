@@ -213,7 +213,6 @@ static void put_message(ReturnSetInfo *result, const char *sink_name, const ob_e
   RouteSink *sink = route_must_find(sink_name);
   const ob_checker *checker = route_checker(sink);
   ob_error error;
-  size_t n;
 
   if (checker == NULL)
     ereport(ERROR,
@@ -224,19 +223,18 @@ static void put_message(ReturnSetInfo *result, const char *sink_name, const ob_e
   check_size(sink, event);
   ob_checker *with_secrets = sink_checker_with_secrets(sink->server_oid, sink->kind);
   int64 now = event_unix_us(GetCurrentStatementStartTimestamp()) / USECS_PER_SEC;
-  ob_preview *preview = ob_preview_open(with_secrets ? with_secrets : checker, event, now, &error);
-  if (with_secrets)
-    ob_checker_close(with_secrets);
+  const ob_checker *shown_by = with_secrets ? with_secrets : checker;
+  ob_preview *preview = shown_by->kind->preview_open(shown_by, event, now, &error);
+  ob_release(with_secrets);
   if (preview == NULL)
     delivery_error_of_sink(&error, sink_name);
   PG_TRY();
   {
-    const ob_part *parts = ob_preview_parts(preview, &n);
-    for (size_t i = 0; i < n; i++)
-      put_part(result, sink_name, &parts[i]);
+    for (const ob_part &part : std::span(preview->parts, preview->n))
+      put_part(result, sink_name, &part);
   }
   PG_FINALLY();
-  { ob_preview_close(preview); }
+  { ob_release(preview); }
   PG_END_TRY();
 }
 

@@ -266,7 +266,7 @@ static int64 longest_retention_ms(void) {
     const ob_option retention = {"retention", sinks[i].retention};
     ob_common common;
     ob_error error;
-    if (retention.value && ob_common_options(sinks[i].kind, &retention, 1, &common, &error))
+    if (retention.value && ob_kind(sinks[i].kind)->common_options(sinks[i].kind, &retention, 1, &common, &error))
       longest = Max(longest, common.retention_ms);
   }
   return longest;

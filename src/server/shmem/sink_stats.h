@@ -54,7 +54,7 @@ typedef struct SinkStats {
   /* By worker index: the endpoint has asked for a pause until this time; 0 = it has not. */
   TimestampTz paused_until[OUTBOX_COUNTED_WORKERS];
   uint32 pauses_ended; /* calls of outbox.resume() that end such pauses */
-  int64 turns;         /* the workers share the sink's rate limit by it: delivery.h, ob_sink_share() */
+  int64 turns;         /* the workers share the sink's rate limit by it: ob_sink_order in delivery/kind.h */
   uint64 delivered;
   uint64 retried;
   uint64 failed;

@@ -21,7 +21,7 @@ void early_retry_look(WorkerSink *sink, TimestampTz now) {
 
   early_retry->outage(sink->status.outage_ms, now);
   early_retry->pause(sink->status.paused_ms, !early_retry->ends_pause() || all_recorded(sink), now);
-  if (early_retry->going() || !ob_sink_next_resumed(sink->handle, reason, sizeof(reason)))
+  if (early_retry->going() || !sink->handle->kind->sink_next_resumed(sink->handle, reason, sizeof(reason)))
     return;
   library_text(reason); /* as last_error has it */
   early_retry->begin(reason, now);

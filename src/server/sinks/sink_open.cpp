@@ -19,11 +19,11 @@ static const int NOT_YET_PAUSE_MS = 200;
 
 static bool owner_may(const WorkerSink *sink, const SinkOptions *given, ob_error *error) {
   return given->owner_is_superuser ||
-         ob_check_owner(sink->kind, given->options, given->n_options, given->mapping, given->n_mapping, error);
+         ob_kind(sink->kind)->check_options(sink->kind, OB_BOTH, &given->given, false, error);
 }
 
 /* Returns NULL with *error filled. */
-static ob_sink *open_handle(ob_engine *engine, const WorkerSink *sink, const SinkOptions *given, Moment now,
+static ob_sink *open_handle(ob_engines *engine, const WorkerSink *sink, const SinkOptions *given, Moment now,
                             ob_error *error) {
   memset(error, 0, sizeof(*error));
   kind_library_retry(sink->kind);
@@ -38,8 +38,7 @@ static ob_sink *open_handle(ob_engine *engine, const WorkerSink *sink, const Sin
   sigset_t before;
   outbox::block_signals(&before); /* a SIGQUIT meanwhile is no crash of the sink's */
   if (owner_may(sink, given, error))
-    handle = ob_sink_open(engine, sink->name, sink->kind, given->options, given->n_options, given->mapping,
-                          given->n_mapping, error);
+    handle = ob_sink_open(engine, sink->name, sink->kind, &given->given, error);
   careful().opened(handle != NULL);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   return handle;
@@ -48,10 +47,14 @@ static ob_sink *open_handle(ob_engine *engine, const WorkerSink *sink, const Sin
 void sink_read_common_options(WorkerSink *sink, const SinkOptions *given) {
   const bool blocked_before = sink->rules.dead_letters_block;
 
-  (void)sink_common(sink->kind, given->options, given->n_options, &sink->rules, &sink->common);
+  (void)sink_common(sink->kind, given->given.server, given->given.n_server, &sink->rules, &sink->common);
   sink->keeps_delivered = sink->common.retention_ms > 0;
-  if (sink->handle)
-    ob_sink_keep_acknowledgements(sink->handle, sink->keeps_delivered);
+  if (sink->handle) {
+    ob_sink_order order = {};
+    order.keep_acknowledgements = sink->keeps_delivered;
+    order.drop_acknowledgements = !sink->keeps_delivered;
+    sink_tell(sink, order);
+  }
   if (sink->rules.dead_letters_block && !blocked_before)
     dispatcher().dead_letter_read.restart();
 }
@@ -72,7 +75,7 @@ static void log_error(WorkerSink *sink, const ob_error *error) {
            error->detail[0] ? errdetail("%s", error->detail) : 0, error->hint[0] ? errhint("%s", error->hint) : 0));
 }
 
-bool sink_open(ob_engine *engine, WorkerSink *sink, const SinkOptions *given, Moment now) {
+bool sink_open(ob_engines *engine, WorkerSink *sink, const SinkOptions *given, Moment now) {
   ob_error error;
 
   OUTBOX_FAULT_POINT("sink.before_open");
@@ -93,18 +96,20 @@ bool sink_open(ob_engine *engine, WorkerSink *sink, const SinkOptions *given, Mo
   }
   sink->open_error[0] = '\0';
   sink_read_common_options(sink, given);
-  if (sink->state != SINK_NEW) /* many events may be waiting */
-    ob_sink_begin_slowly(sink->handle);
+  if (sink->state != SINK_NEW) { /* many events may be waiting */
+    ob_sink_order order = {};
+    order.begin_slowly = true;
+    sink_tell(sink, order);
+  }
   sink_change_state(sink, SINK_OPEN);
   OUTBOX_SIGNAL_POINT("sink.opened");
   return true;
 }
 
-ob_probe *sink_probe(ob_engine *engine, const WorkerSink *sink, const SinkOptions *given, int timeout_ms, bool send,
+ob_probe *sink_probe(ob_engines *engine, const WorkerSink *sink, const SinkOptions *given, int timeout_ms, bool send,
                      const char *topics, ob_error *error) {
   memset(error, 0, sizeof(*error));
   if (!owner_may(sink, given, error))
     return NULL;
-  return ob_probe_start(engine, sink->name, sink->kind, given->options, given->n_options, given->mapping,
-                        given->n_mapping, timeout_ms, send, topics, error);
+  return ob_probe_start(engine, sink->name, sink->kind, &given->given, timeout_ms, send, topics, error);
 }

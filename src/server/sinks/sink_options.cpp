@@ -36,27 +36,27 @@ static ob_option *read_options(OUTBOX_SYSCACHE cache, HeapTuple tuple, AttrNumbe
 }
 
 static void add_option(SinkOptions *given, const char *name) {
-  ob_option *longer = (ob_option *)palloc((given->n_options + 1) * sizeof(ob_option));
+  ob_option *longer = (ob_option *)palloc((given->given.n_server + 1) * sizeof(ob_option));
 
-  for (size_t i = 0; i < given->n_options; i++)
-    longer[i] = given->options[i];
-  longer[given->n_options].name = name;
-  longer[given->n_options].value = "true";
-  given->options = longer;
-  given->n_options++;
+  for (size_t i = 0; i < given->given.n_server; i++)
+    longer[i] = given->given.server[i];
+  longer[given->given.n_server].name = name;
+  longer[given->given.n_server].value = "true";
+  given->given.server = longer;
+  given->given.n_server++;
 }
 
 SinkOptions sink_options_read(Oid server_oid, const char *name, uint64 *fingerprint) {
   MemoryContext context = AllocSetContextCreate(TopMemoryContext, "outbox sink options", ALLOCSET_SMALL_SIZES);
   MemoryContext previous = MemoryContextSwitchTo(context);
-  SinkOptions given = {NULL, 0, NULL, 0, false, context};
+  SinkOptions given = {{NULL, 0, NULL, 0, true}, false, context};
   /* The name is part of it, because the delivery library's messages contain it. */
   *fingerprint = hash_combine64(server_oid, hash_bytes_extended((const unsigned char *)name, strlen(name), 3));
 
   HeapTuple server = SearchSysCache1(FOREIGNSERVEROID, ObjectIdGetDatum(server_oid));
   if (HeapTupleIsValid(server)) {
-    given.options =
-        read_options(FOREIGNSERVEROID, server, Anum_pg_foreign_server_srvoptions, &given.n_options, fingerprint);
+    given.given.server =
+        read_options(FOREIGNSERVEROID, server, Anum_pg_foreign_server_srvoptions, &given.given.n_server, fingerprint);
     given.owner_is_superuser = superuser_arg(((Form_pg_foreign_server)GETSTRUCT(server))->srvowner);
     *fingerprint = hash_combine64(*fingerprint, given.owner_is_superuser);
     if (given.owner_is_superuser)
@@ -68,8 +68,8 @@ SinkOptions sink_options_read(Oid server_oid, const char *name, uint64 *fingerpr
       SearchSysCache2(USERMAPPINGUSERSERVER, ObjectIdGetDatum(InvalidOid), ObjectIdGetDatum(server_oid));
   if (HeapTupleIsValid(mapping)) {
     *fingerprint = hash_combine64(*fingerprint, 1);
-    given.mapping =
-        read_options(USERMAPPINGUSERSERVER, mapping, Anum_pg_user_mapping_umoptions, &given.n_mapping, fingerprint);
+    given.given.mapping = read_options(USERMAPPINGUSERSERVER, mapping, Anum_pg_user_mapping_umoptions,
+                                       &given.given.n_mapping, fingerprint);
     ReleaseSysCache(mapping);
   }
   if (setting_allow_networks)

@@ -8,10 +8,7 @@
 /* The options of a sink. They are copied into `context`, because the sink is opened after the transaction. The caller
  * deletes the context. */
 typedef struct SinkOptions {
-  ob_option *options;
-  size_t n_options;
-  ob_option *mapping;
-  size_t n_mapping;
+  ob_sink_options given;
   bool owner_is_superuser;
   MemoryContext context;
 } SinkOptions;

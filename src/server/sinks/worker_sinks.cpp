@@ -42,7 +42,7 @@ typedef struct SinkEntry {
   SinkOptions given;
 } SinkEntry;
 
-static ob_engine *engine = NULL;
+static ob_engines *engine = NULL;
 static int worker_index = 0;
 static HTAB *sinks = NULL;
 static WorkerSink **list = NULL; /* all entries */
@@ -58,7 +58,7 @@ static void stops_changed(void) {
   stale = true;
 }
 
-void worker_sinks_init(ob_engine *engine_, int worker_index_) {
+void worker_sinks_init(ob_engines *engine_, int worker_index_) {
   HASHCTL control;
 
   engine = engine_;
@@ -156,7 +156,7 @@ void worker_sink_close(WorkerSink *sink, SinkState closed, int grace_ms) {
   if (sink->state == next || (closed == SINK_CLOSED && sink->state != SINK_OPEN))
     return;
   if (sink->state == SINK_OPEN)
-    ob_sink_close(sink->handle, grace_ms);
+    sink->handle->kind->sink_close(sink->handle, grace_ms);
   sink_change_state(sink, next);
 }
 
@@ -236,8 +236,12 @@ bool worker_sinks_reload(void) {
 
 /* The other workers of the database send to the same endpoint. */
 static void share_sink(WorkerSink *sink) {
-  ob_sink_share(sink->handle, worker_index, Max(dispatcher().shards.workers(), 1),
-                sink->stats ? &sink->stats->turns : NULL);
+  ob_sink_order order = {};
+
+  order.index = worker_index;
+  order.of = Max(dispatcher().shards.workers(), 1);
+  order.rate_clock = sink->stats ? &sink->stats->turns : NULL;
+  sink_tell(sink, order);
 }
 
 /* The number of workers may have changed. */
@@ -297,7 +301,7 @@ void worker_sinks_refresh(Now now, bool may_open, bool waits_for_standby) {
   share_sinks();
   for (int i = n_list - 1; i >= 0; i--) {
     WorkerSink *sink = list[i];
-    if (sink_is_closing(sink->state) && ob_sink_closed(sink->handle)) {
+    if (sink_is_closing(sink->state) && sink->handle->kind->sink_closed(sink->handle)) {
       OUTBOX_SIGNAL_POINT("sink.closed");
       sink->handle = NULL;
       sink_change_state(sink, closed_after(sink->state));
@@ -311,7 +315,7 @@ void worker_sinks_refresh(Now now, bool may_open, bool waits_for_standby) {
       open_sink((SinkEntry *)sink, now.moment);
     sink->credit = 0;
     if (sink->state == SINK_OPEN) {
-      ob_sink_get_status(sink->handle, &sink->status);
+      sink->handle->kind->sink_get_status(sink->handle, &sink->status);
       library_text(sink->status.last_error);
       sink->credit = careful().credit((int)Min(sink->status.credit, (uint32)INT_MAX), now.moment);
       sink_signals_count(sink);

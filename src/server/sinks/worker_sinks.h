@@ -43,11 +43,15 @@ struct WorkerSink : SinkName, dispatch::RoundSink { /* the hash key first; id() 
 /* A hash key stands at the beginning of its entry, and entries are zeroed memory. */
 static_assert(sizeof(SinkName) == NAMEDATALEN && std::is_trivially_copyable_v<WorkerSink>);
 
+static inline void sink_tell(const WorkerSink *sink, const ob_sink_order &order) {
+  sink->handle->kind->sink_tell(sink->handle, &order);
+}
+
 /* Starts a probe with the sink's options, whether it is open or not; `topics` as in ob_probe_start(). NULL with
  * *error filled when that fails. */
 ob_probe *worker_sink_probe(const WorkerSink *sink, int timeout_ms, bool send, const char *topics, ob_error *error);
 
-void worker_sinks_init(ob_engine *engine, int worker_index);
+void worker_sinks_init(ob_engines *engine, int worker_index);
 
 /* Defaults of options may have changed: the next worker_sinks_reload() reads all sinks again. */
 void worker_sinks_settings_changed(void);

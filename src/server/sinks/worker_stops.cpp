@@ -132,7 +132,9 @@ static void end_pause(WorkerSink *sink) {
   sink->pauses_ended = sink->stats->pauses_ended;
   if (sink->state != SINK_OPEN)
     return;
-  ob_sink_end_pause(sink->handle);
+  ob_sink_order order = {};
+  order.end_pause = true;
+  sink_tell(sink, order);
   sink->cursor->early_retry.end_pause();
 }
 

@@ -23,9 +23,9 @@ static_assert((int)Outcome::SENT == OB_SENT && (int)Outcome::RETRY == OB_RETRY &
               (int)Outcome::DEFERRED == OB_DEFERRED && (int)Outcome::REJECTED == OB_REJECTED &&
               (int)Outcome::RETURNED == OB_RETURNED);
 
-static ob_engine *engine = NULL;
+static ob_engines *engine = NULL;
 
-void completions_init(ob_engine *engine_) {
+void completions_init(ob_engines *engine_) {
   engine = engine_;
 }
 

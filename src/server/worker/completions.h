@@ -7,7 +7,7 @@
 #include "delivery/delivery.h"
 
 /* Once, before the other functions. */
-void completions_init(ob_engine *engine);
+void completions_init(ob_engines *engine);
 
 /* Takes all outcomes, and writes the delivery library's log lines. Outside a transaction. */
 void completions_collect(Now now);

@@ -22,7 +22,7 @@ typedef struct RunningProbe {
   uint64 number;
 } RunningProbe;
 
-static ob_engine *engine = NULL;
+static ob_engines *engine = NULL;
 static RunningProbe running[MAX_RUNNING];
 static int n_running = 0;
 
@@ -36,7 +36,7 @@ static void request_again(int, Datum) {
   LWLockRelease(shared_state()->lock);
 }
 
-void probe_worker_init(ob_engine *engine_) {
+void probe_worker_init(ob_engines *engine_) {
   engine = engine_;
   before_shmem_exit(request_again, 0);
 }
@@ -122,7 +122,7 @@ void probe_poll(void) {
     size_t n;
     if (each->probe == NULL)
       continue;
-    bool done = ob_probe_poll(each->probe, steps, lengthof(steps), &n);
+    bool done = each->probe->kind->probe_poll(each->probe, steps, lengthof(steps), &n);
     for (size_t j = 0; done && j < n; j++) {
       library_text(steps[j].message);
       library_text(steps[j].hint);
@@ -136,7 +136,7 @@ void probe_poll(void) {
     }
     LWLockRelease(shared_state()->lock);
     if (done || !session_waits) {
-      ob_probe_finish(each->probe);
+      ob_release(each->probe);
       each->probe = NULL;
       n_running--;
     }

@@ -10,7 +10,7 @@
 #include "delivery/delivery.h"
 
 /* Once, before the other functions. */
-void probe_worker_init(ob_engine *engine);
+void probe_worker_init(ob_engines *engine);
 
 /* Does a session of this database wait for a probe to begin? Without requests it only reads an atomic; otherwise it
  * takes the lock. */

@@ -192,12 +192,12 @@ static void wait_for_something(void) {
 }
 
 static void init_worker(const WorkerArguments *arguments) {
-  ob_engine *engine = worker_start(arguments);
+  ob_engines *engine = worker_start(arguments);
   dispatcher_init();
   worker_port_init();
   dispatcher().shards.init(arguments->index);
   completions_init(engine);
-  worker_wait_init(ob_engine_fd(engine));
+  worker_wait_init(ob_engines_fd(engine));
   worker_sinks_init(engine, arguments->index);
   probe_worker_init(engine);
   durable_init();

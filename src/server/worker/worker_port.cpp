@@ -284,7 +284,7 @@ int WorkerPort::submit(RoundSink &of, bool with_gaps) {
   if (sink.n_batch == 0 || sink.state != SINK_OPEN)
     return 0;
   const int n = careful().may_hand_over(&sink, moment_now());
-  const int taken = n > 0 ? (int)ob_submit(sink.handle, sink.batch, n) : 0;
+  const int taken = n > 0 ? (int)sink.handle->kind->submit(sink.handle, sink.batch, n) : 0;
   careful().handed_over(taken);
   return taken;
 }

@@ -27,7 +27,7 @@ extern "C" {
 #include "utils/lsyscache.h"
 }
 
-static ob_engine *engine = NULL;
+static ob_engines *engine = NULL;
 static bool engine_hangs = false; /* its threads did not end in time */
 static char database_name[NAMEDATALEN] = "";
 
@@ -45,7 +45,7 @@ static void read_database_name(void) {
 void worker_stop(void) {
   if (engine == NULL || engine_hangs)
     return;
-  if (ob_engine_close(engine, setting_shutdown_timeout))
+  if (ob_engines_close(engine, setting_shutdown_timeout))
     engine = NULL;
   else
     engine_hangs = true;
@@ -103,7 +103,7 @@ static void set_session(void) {
   SetConfigOption("synchronous_commit", "off", PGC_USERSET, PGC_S_SESSION);
 }
 
-ob_engine *worker_start(const WorkerArguments *arguments) {
+ob_engines *worker_start(const WorkerArguments *arguments) {
   pqsignal(SIGHUP, SignalHandlerForConfigReload);
   pqsignal(SIGTERM, worker_sigterm_handler);
   pqsignal(SIGINT, worker_sigint_handler);
@@ -124,7 +124,7 @@ ob_engine *worker_start(const WorkerArguments *arguments) {
   (void)own_changes_begin();
   ob_error error;
   memset(&error, 0, sizeof(error));
-  engine = ob_engine_open(&error);
+  engine = ob_engines_open(&error);
   OUTBOX_FAULT_POINT("worker.engine_open");
   if (engine == NULL)
     ereport(FATAL, (errmsg("outbox could not start its delivery engine: %s", error.message)));

@@ -7,7 +7,7 @@
 
 /* Connects to the database, takes the slot and starts the delivery library. Exits the process when another one has
  * the slot, or the database does not have the extension in the library's version. */
-ob_engine *worker_start(const WorkerArguments *arguments);
+ob_engines *worker_start(const WorkerArguments *arguments);
 
 /* The name of this worker's database; empty before worker_start() has read it. A rename needs a database without
  * sessions, so the worker exits before it. */
