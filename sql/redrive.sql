@@ -106,4 +106,16 @@ UPDATE outbox.events SET partition_key = 'other' WHERE id = pg_temp.uuid(1);
 UPDATE outbox.events SET last_error = 'a remark' WHERE id = pg_temp.uuid(2);
 DELETE FROM outbox.events WHERE id = pg_temp.uuid(3);
 SELECT right(id::text, 2)::int AS event, count(*) FROM outbox_internal.rescan_queue LEFT JOIN outbox.events USING (position) GROUP BY 1;
+
+-- A destination may drop what has an old time: said once per statement and sink, and only of sinks that send those times.
+CREATE SERVER regress_b FOREIGN DATA WRAPPER outbox_kafka OPTIONS (bootstrap_servers '127.0.0.1:1', timestamp 'created_at');
+CREATE SERVER regress_c FOREIGN DATA WRAPPER outbox_kafka OPTIONS (bootstrap_servers '127.0.0.1:1', timestamp 'created_at');
+TRUNCATE outbox.events, outbox_internal.rescan_queue;
+INSERT INTO outbox.events (id, aggregate_type, aggregate_id, event_type) SELECT pg_temp.uuid(n), 'Order', 'key', 'order.created' FROM generate_series(1, 3) AS n;
+UPDATE outbox.events SET status = 'FAILED';
+SELECT sink, count(*) FILTER (WHERE outbox.redrive(id, sink)) AS redriven FROM outbox.events WHERE status = 'FAILED' GROUP BY sink ORDER BY sink;
+UPDATE outbox.events SET status = 'FAILED' WHERE id = pg_temp.uuid(1);
+SELECT outbox.redrive(pg_temp.uuid(1), 'regress_a');
+SELECT outbox.redrive(pg_temp.uuid(1), 'regress_b');
+SELECT outbox.redrive(pg_temp.uuid(1), 'regress_b'); -- not redriven
 ROLLBACK;

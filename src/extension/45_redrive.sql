@@ -1,6 +1,12 @@
 -- Dead letters are made pending again. A SELECT over many calls redrive() once per event: one that cannot be redriven
 -- must not stop the others, so the function says why in a warning and returns false.
 
+CREATE OR REPLACE FUNCTION outbox_internal.notice_old_timestamps(server oid) RETURNS void
+LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'outbox_notice_old_timestamps';
+COMMENT ON FUNCTION outbox_internal.notice_old_timestamps(oid) IS
+  'Part of outbox.redrive(): says once per statement that the sink''s destination may drop events for their times.';
+
 CREATE OR REPLACE FUNCTION outbox.redrive(id uuid, sink text DEFAULT NULL, force boolean DEFAULT false)
 RETURNS boolean
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -54,6 +60,7 @@ BEGIN
       FROM gone AS g;
       PERFORM outbox_internal.keep_redrive(redrive.id, letter.position, letter.sink, letter.attempts,
                                            letter.last_attempt_at, letter.error, letter.partition_key);
+      PERFORM outbox_internal.notice_old_timestamps(letter.server);
       sent := sent + 1;
       CONTINUE;
     END IF;

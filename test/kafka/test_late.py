@@ -52,4 +52,4 @@ def test_a_replay_says_that_a_topic_may_delete_old_records(db, kafka, aggregate)
         assert session.execute("SELECT outbox.replay('new', '1 hour')").fetchone() == (1,) and notices == []
         assert session.execute("SELECT outbox.replay('old', '1 hour')").fetchone() == (1,)
     [(said, detail)] = notices
-    assert said == "the events are sent with the times at which they were enqueued" and "retention.ms" in detail
+    assert said == 'events of the sink "old" are sent with the times at which they were enqueued' and "retention.ms" in detail

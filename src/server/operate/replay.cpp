@@ -5,12 +5,15 @@
 #include "server/base/server.h"
 
 extern "C" {
+#include "access/xact.h"
 #include "catalog/pg_foreign_server.h"
 #include "catalog/pg_type.h"
 #include "miscadmin.h"
+#include "nodes/pg_list.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/jsonb.h"
+#include "utils/memutils.h"
 #include "utils/timestamp.h"
 }
 
@@ -127,7 +130,7 @@ SQL_FUNCTION(outbox_dropped_sink_takes) {
   PG_RETURN_BOOL(route_refusal(&sink, &event) == NULL);
 }
 
-/* ---- outbox.replay() --------------------------------------------------------------------------------------- */
+/* ---- arguments ------------------------------------------------------------------------------------------------ */
 
 static const char *time_text(TimestampTz time) {
   return DatumGetCString(DirectFunctionCall1(timestamptz_out, TimestampTzGetDatum(time)));
@@ -148,7 +151,7 @@ static void check_arguments(FunctionCallInfo fcinfo) {
   (void)globs_of(text_to_cstring(PG_GETARG_TEXT_PP(3)));
 }
 
-static void check_sink(const char *name) {
+static Oid check_sink(const char *name) {
   RouteSink *sink = route_must_find(name);
 
   if (outbox_server_aclcheck(sink->server_oid, GetUserId()) != ACLCHECK_OK)
@@ -156,6 +159,7 @@ static void check_sink(const char *name) {
                     errdetail("To send events again, a role needs USAGE on the foreign server."),
                     errhint("GRANT USAGE ON FOREIGN SERVER %s TO %s;", quote_identifier(name),
                             quote_identifier(GetUserNameFromId(GetUserId(), false)))));
+  return sink->server_oid;
 }
 
 typedef struct Replay {
@@ -215,18 +219,52 @@ static void notice_missing(const Replay *replay) {
                  "= 'SENT' GROUP BY 1, 2;")));
 }
 
-/* With the times of their events, a destination may drop replayed events at once. In SPI. */
-static void notice_old_timestamps(Replay *replay) {
-  if (replay->n == 0 ||
-      SPI_execute_with_args("SELECT a.detail FROM pg_foreign_server AS s, outbox_internal.sink_advice(s.oid) AS a "
-                            "WHERE s.srvname = $1 AND a.topic = 'timestamp'",
-                            1, replay->types, replay->values, NULL, true, 1) != SPI_OK_SELECT ||
+/* ---- what a destination does with old times ------------------------------------------------------------------ */
+
+/* The sinks of which the current statement has told: SELECT outbox.redrive(id, sink) FROM ... asks once per row. */
+static List *told_sinks = NIL;
+static TimestampTz told_statement;
+
+static bool told_before(Oid server) {
+  if (told_statement != GetCurrentStatementStartTimestamp()) {
+    list_free(told_sinks);
+    told_sinks = NIL;
+    told_statement = GetCurrentStatementStartTimestamp();
+  }
+  if (list_member_oid(told_sinks, server))
+    return true;
+  MemoryContext caller = MemoryContextSwitchTo(TopMemoryContext);
+  told_sinks = lappend_oid(told_sinks, server);
+  MemoryContextSwitchTo(caller);
+  return false;
+}
+
+/* With the times of their events, a destination may drop old events at once. In SPI. */
+static void notice_old_timestamps(Oid server) {
+  Oid type = OIDOID;
+  Datum value = ObjectIdGetDatum(server);
+
+  if (told_before(server) ||
+      SPI_execute_with_args("SELECT a.detail, s.srvname FROM pg_foreign_server AS s, "
+                            "outbox_internal.sink_advice(s.oid) AS a "
+                            "WHERE s.oid = $1 AND a.topic = 'timestamp'",
+                            1, &type, &value, NULL, true, 1) != SPI_OK_SELECT ||
       SPI_processed == 0)
     return;
   const char *detail = SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1);
-  ereport(NOTICE, (errmsg("the events are sent with the times at which they were enqueued"),
+  const char *sink = SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 2);
+  ereport(NOTICE, (errmsg("events of the sink \"%s\" are sent with the times at which they were enqueued", sink),
                    errdetail_internal("%s", detail), errhint("SELECT * FROM outbox.doctor();")));
 }
+
+SQL_FUNCTION(outbox_notice_old_timestamps) {
+  SPI_connect();
+  notice_old_timestamps(PG_GETARG_OID(0));
+  SPI_finish();
+  PG_RETURN_VOID();
+}
+
+/* ---- outbox.replay() --------------------------------------------------------------------------------------- */
 
 /* The replay is one statement: it takes no lock that blocks others, and the worker reads the added rows like any
  * backlog. */
@@ -235,7 +273,7 @@ SQL_FUNCTION(outbox_replay) {
   PreventCommandIfReadOnly("outbox.replay()");
   check_arguments(fcinfo);
   hold_sink_names();
-  check_sink(text_to_cstring(PG_GETARG_TEXT_PP(0)));
+  const Oid server = check_sink(text_to_cstring(PG_GETARG_TEXT_PP(0)));
   Replay replay = {REPLAY,
                    4,
                    {TEXTOID, TIMESTAMPTZOID, TIMESTAMPTZOID, TEXTOID},
@@ -245,7 +283,8 @@ SQL_FUNCTION(outbox_replay) {
   OwnerScope scope = owner_enter();
   event_insert_copies_by(insert_rows, &replay);
   notice_missing(&replay);
-  notice_old_timestamps(&replay);
+  if (replay.n > 0)
+    notice_old_timestamps(server);
   owner_leave(scope);
   PG_RETURN_INT64((int64)replay.n);
 }
@@ -295,13 +334,15 @@ SQL_FUNCTION(outbox_resend) {
                       errhint("Such as outbox.resend('018f0000-0000-7000-8000-000000000000', 'sink').")));
   char *sink = text_to_cstring(PG_GETARG_TEXT_PP(1));
   hold_sink_names();
-  check_sink(sink);
+  const Oid server = check_sink(sink);
   Replay resend = {RESEND, 2, {TEXTOID, UUIDOID}, {PG_GETARG_DATUM(1), PG_GETARG_DATUM(0)}, 0};
 
   OwnerScope scope = owner_enter();
   event_insert_copies_by(insert_rows, &resend);
   if (resend.n == 0)
     warn_not_resent(&resend, sink);
+  else
+    notice_old_timestamps(server);
   owner_leave(scope);
   PG_RETURN_BOOL(resend.n > 0);
 }
