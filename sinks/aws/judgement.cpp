@@ -198,7 +198,7 @@ std::vector<Verdict> judge_entries(const Target &target, size_t n, const std::ve
         continue;
       const Fault fault{entry.code, entry.message};
       const Cause cause = cause_of(fault);
-      verdicts[*number] = sent ? Verdict()
+      verdicts[*number] = sent ? Verdict{Outcome::Sent}
                           : fault.code.empty() && fault.message.empty()
                               ? unsaid
                               : failed(target, fault, cause, outcome_of_entry(cause, entry.sender_fault));

@@ -42,12 +42,6 @@ std::string fact_of(const Fault &fault, const Target &target);
 /* "sqs:GetQueueAttributes" */
 const char *right_to_ask(Service service);
 
-struct Verdict {
-  Outcome outcome = Outcome::Sent;
-  std::string error = {}; /* empty for Sent */
-  ob_reason reason = OB_REASON_NONE;
-};
-
 struct HttpReply {
   long status = 0;
   const std::string &body;

@@ -68,12 +68,12 @@ static Signer::Time began(const HttpTransfer &answer) {
   return std::chrono::steady_clock::now() - std::chrono::microseconds(microseconds);
 }
 
-HttpJudgement Protocol::judge(const HttpTransfer &answer, CURLcode code,
-                              const std::vector<HttpMessage> &messages) const {
+HttpVerdict Protocol::classify_response(const HttpTransfer &answer, CURLcode code,
+                                        const std::vector<HttpMessage> &messages) const {
   if (code != CURLE_OK)
-    return {{{Outcome::RetryBlameSink, "the connection broke within the answer", OB_REASON_CONNECTION}}, false};
+    return {{Outcome::RetryBlameSink, "the connection broke within the answer", OB_REASON_CONNECTION}};
   if (asks_for_bus(answer.sent()) && may_send(answer))
-    return {{{Outcome::Returned, "not sent yet: the sink has asked whether its event bus is there"}}, false};
+    return {{Outcome::Returned, "not sent yet: the sink has asked whether its event bus is there"}};
   auto judged = [&](const std::string &body, const std::string &error_type) {
     return aws_sink::judge(config_->target, messages.size(), {answer.status(), body, error_type});
   };
@@ -87,22 +87,18 @@ HttpJudgement Protocol::judge(const HttpTransfer &answer, CURLcode code,
     more = signer_->correct_clock(answer.header("Date"));
   if (judgement.whole == Cause::Expired)
     more = signer_->expired(began(answer));
-  HttpJudgement made;
+  HttpVerdict made;
   const int64_t asked_ms = answer.retry_after_ms();
   for (Verdict &verdict : judgement.verdicts) {
-    HttpEnd &end = made.ends.emplace_back();
-    end.outcome = verdict.outcome;
-    end.reason = verdict.reason;
-    if (verdict.outcome == Outcome::Deferred)
-      end.retry_after_ms = std::max(deferred_ms, asked_ms);
-    else if (verdict.outcome != Outcome::Sent)
-      end.retry_after_ms = asked_ms;
-    if (verdict.outcome != Outcome::Sent)
-      end.error = std::move(verdict.error) + (more.empty() ? "" : ": " + more);
+    if (verdict.outcome == Outcome::Sent)
+      continue;
+    verdict.retry_after_ms = verdict.outcome == Outcome::Deferred ? std::max(deferred_ms, asked_ms) : asked_ms;
+    verdict.error += more.empty() ? "" : ": " + more;
   }
   made.send_each_alone = judgement.blames_one();
+  made.each = std::move(judgement.verdicts);
   const long status = answer.status();
-  made.too_many = status == 429 || std::ranges::any_of(made.ends, [](const HttpEnd &end) {
+  made.too_many = status == 429 || std::ranges::any_of(made.each, [](const Verdict &end) {
                     return end.outcome != Outcome::Sent && end.reason == OB_REASON_RATE_LIMITED;
                   });
   made.slow_down = made.too_many || (status >= 502 && status <= 504);

@@ -26,8 +26,8 @@ public:
   size_t most_weight() const override { return config_->max_message_bytes; }
   HttpMessage render(const ob_event &event) const override;
   HttpCall call(const std::vector<HttpMessage> &messages) const override;
-  HttpJudgement judge(const HttpTransfer &answer, CURLcode code,
-                      const std::vector<HttpMessage> &messages) const override;
+  HttpVerdict classify_response(const HttpTransfer &answer, CURLcode code,
+                                const std::vector<HttpMessage> &messages) const override;
   std::vector<std::string> acknowledgements(const HttpTransfer &answer,
                                             const std::vector<HttpMessage> &messages) const override {
     return names_given(config_->target, messages.size(), std::string(answer.body()));

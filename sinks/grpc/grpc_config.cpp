@@ -121,21 +121,21 @@ HttpCall GrpcConfig::call(const std::vector<HttpMessage> &messages) const {
   return call;
 }
 
-HttpJudgement GrpcConfig::judge(const HttpTransfer &answer, CURLcode code, const std::vector<HttpMessage> &) const {
+HttpVerdict GrpcConfig::classify_response(const HttpTransfer &answer, CURLcode code,
+                                          const std::vector<HttpMessage> &) const {
   if (!answer.is_http2())
-    return {{{Outcome::SinkDown, "the server does not speak HTTP/2, which gRPC needs", OB_REASON_CONNECTION}}};
+    return {{Outcome::SinkDown, "the server does not speak HTTP/2, which gRPC needs", OB_REASON_CONNECTION}};
   const Status status = status_of(answer, code);
-  HttpEnd end = end_of(status, secrets);
-  if (const char *what = remedy(status.code); *what && end.outcome != Outcome::Sent)
-    end.error.append(". ").append(what);
-  HttpJudgement judgement;
-  judgement.too_many =
-      (status.code == Code::ResourceExhausted && end.reason != OB_REASON_TOO_LARGE) || status.http == 429;
-  judgement.slow_down = judgement.too_many || status.code == Code::Unavailable;
-  if (judgement.slow_down)
-    judgement.pause_ms = status.delay_ms;
-  judgement.ends.push_back(std::move(end));
-  return judgement;
+  HttpVerdict verdict{verdict_of(status, secrets)};
+  if (const char *what = remedy(status.code); *what && verdict.outcome != Outcome::Sent)
+    verdict.error.append(". ").append(what);
+  verdict.refuses_token = status.code == Code::Unauthenticated;
+  verdict.too_many =
+      (status.code == Code::ResourceExhausted && verdict.reason != OB_REASON_TOO_LARGE) || status.http == 429;
+  verdict.slow_down = verdict.too_many || status.code == Code::Unavailable;
+  if (verdict.slow_down)
+    verdict.pause_ms = status.delay_ms;
+  return verdict;
 }
 
 Preview GrpcConfig::preview(const ob_event &event, int64_t) const {

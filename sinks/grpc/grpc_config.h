@@ -28,8 +28,8 @@ public:
   const std::string &url() const override { return url_; }
   HttpMessage render(const ob_event &event) const override;
   HttpCall call(const std::vector<HttpMessage> &messages) const override;
-  HttpJudgement judge(const HttpTransfer &answer, CURLcode code,
-                      const std::vector<HttpMessage> &messages) const override;
+  HttpVerdict classify_response(const HttpTransfer &answer, CURLcode code,
+                                const std::vector<HttpMessage> &messages) const override;
   std::vector<std::string> acknowledgements(const HttpTransfer &answer,
                                             const std::vector<HttpMessage> & /*messages*/) const override {
     return {acknowledgement_of(answer, secrets)};

@@ -197,20 +197,20 @@ const char *remedy(Code code) {
   }
 }
 
-HttpEnd end_of(const Status &status, const SecretMask &secrets) {
+Verdict verdict_of(const Status &status, const SecretMask &secrets) {
   const CodeRule &rule = code_rules().at(static_cast<size_t>(status.code));
-  HttpEnd end{.outcome = rule.outcome, .reason = rule.reason, .retry_after_ms = status.delay_ms};
-  if (end.outcome == Outcome::Sent)
-    return {};
+  if (rule.outcome == Outcome::Sent)
+    return {Outcome::Sent};
+  Verdict verdict{.outcome = rule.outcome, .reason = rule.reason, .retry_after_ms = status.delay_ms};
   if (is_too_large(status)) {
-    end.outcome = Outcome::Retry;
-    end.reason = OB_REASON_TOO_LARGE;
+    verdict.outcome = Outcome::Retry;
+    verdict.reason = OB_REASON_TOO_LARGE;
   }
   /* Mask first: of a secret that is cut, a part would stay visible. */
   std::string text = clean_text(secrets.masked(status.text));
   text.resize(utf8_prefix(text, longest_text));
-  end.error = std::string(rule.name) + (text.empty() ? "" : ": ") + text;
-  return end;
+  verdict.error = std::string(rule.name) + (text.empty() ? "" : ": ") + text;
+  return verdict;
 }
 
 std::string acknowledgement_of(const HttpTransfer &answer, const SecretMask &secrets) {

@@ -58,7 +58,7 @@ Code code_of_http(long status);
 std::string percent_decoded(std::string_view text);
 
 /* How the event ended. `secrets`: masked in the server's text. */
-HttpEnd end_of(const Status &status, const SecretMask &secrets);
+Verdict verdict_of(const Status &status, const SecretMask &secrets);
 /* Of a call that was answered: the name of its status, and x-request-id of the trailers or the headers. */
 std::string acknowledgement_of(const HttpTransfer &answer, const SecretMask &secrets);
 /* The next step for a user; empty if there is none. Static string. */

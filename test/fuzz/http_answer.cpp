@@ -20,7 +20,7 @@ void fuzz::one_input(std::string_view data) {
   answer.rate_limit_remaining = remaining;
   answer.rate_limit_reset = reset;
   answer.body = body;
-  Verdict verdict = classify_answer(answer);
+  HttpVerdict verdict = classify_answer(answer);
 
   constexpr int64_t day = 86'400'000;
   HOLDS(verdict.retry_after_ms >= -1 && verdict.retry_after_ms <= day && verdict.retry_after_ms != 0);

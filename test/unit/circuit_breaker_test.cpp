@@ -12,7 +12,7 @@ namespace {
 class CircuitTest : public testing::Test {
 protected:
   ob_outcome ends(Outcome outcome, uint64_t ticket = 1, uint64_t key = 0) {
-    return circuit.on_result({ticket, key ? key : ticket, outcome, -1, {}}, now);
+    return circuit.on_result({{outcome}, ticket, key ? key : ticket}, now);
   }
   /* Advances the time until the circuit takes an event; returns how long that took. */
   std::chrono::milliseconds wait_for_credit() {
@@ -122,9 +122,9 @@ TEST_F(CircuitTest, AnAnswerOfAnEventsOwnPeerSaysNothing) {
 
 TEST_F(CircuitTest, EventsWithoutAKeyCountOneByOne) {
   for (uint64_t i = 1; i <= 9; i++)
-    circuit.on_result({i, 0, Outcome::RetryBlameSink, -1, {}}, now);
+    circuit.on_result({{Outcome::RetryBlameSink}, i, 0}, now);
   EXPECT_FALSE(circuit.is_open());
-  circuit.on_result({10, 0, Outcome::RetryBlameSink, -1, {}}, now);
+  circuit.on_result({{Outcome::RetryBlameSink}, 10, 0}, now);
   EXPECT_TRUE(circuit.is_open());
 }
 
@@ -212,12 +212,12 @@ TEST_F(CircuitTest, AfterASuccessNothingOldOpensItAgain) {
 TEST_F(CircuitTest, ThePeersWishPutsTheProbeOffWithinReason) {
   for (int64_t wish_s : {30, 3600}) {
     for (uint64_t key = 1; key <= 10; key++)
-      circuit.on_result({key, key, Outcome::RetryBlameSink, wish_s * 1000, {}}, now);
+      circuit.on_result({{Outcome::RetryBlameSink, {}, OB_REASON_NONE, wish_s * 1000}, key, key}, now);
     EXPECT_EQ(circuit.retry_in_ms(now), std::min<int64_t>(wish_s, 300) * 1000);
     circuit.up();
   }
   for (uint64_t key = 1; key <= 10; key++) /* shorter than the backoff, or none */
-    circuit.on_result({key, key, Outcome::RetryBlameSink, key % 2 ? 1 : -1, {}}, now);
+    circuit.on_result({{Outcome::RetryBlameSink, {}, OB_REASON_NONE, key % 2 ? 1 : -1}, key, key}, now);
   EXPECT_GE(wait_for_credit(), 150ms);
 }
 
@@ -225,7 +225,7 @@ TEST_F(CircuitTest, AUserEndsThePauseForWhichThePeerAsked) {
   circuit.down(now);
   wait_for_credit();
   probe(5);
-  circuit.on_result({5, 5, Outcome::RetryBlameSink, 60'000, {}}, now);
+  circuit.on_result({{Outcome::RetryBlameSink, {}, OB_REASON_NONE, 60'000}, 5, 5}, now);
   now += 30s;
   EXPECT_EQ(circuit.credit(now), 0u);
   circuit.end_pause(now);
@@ -290,7 +290,7 @@ TEST_F(CircuitTest, OneKeyMayBeItsOwnFaultHoweverLongItFails) {
   }
   for (uint64_t i = 0; i < 100; i++, now += 500ms) { /* the same for one event without a key */
     circuit.on_submit(i, true);
-    circuit.on_result({i, 0, Outcome::RetryBlameSink, -1, {}}, now);
+    circuit.on_result({{Outcome::RetryBlameSink}, i, 0}, now);
     EXPECT_EQ(circuit.credit(now), UINT32_MAX);
   }
 }
@@ -332,7 +332,7 @@ TEST_F(CircuitTest, ASuccessAmongFewFailuresAcquitsTheSink) {
 
 TEST_F(CircuitTest, FewKeysMayWishAPauseToo) {
   for (uint64_t key = 1; key <= 2; key++)
-    circuit.on_result({key, key, Outcome::RetryBlameSink, 30'000, {}}, now);
+    circuit.on_result({{Outcome::RetryBlameSink, {}, OB_REASON_NONE, 30'000}, key, key}, now);
   now += 250ms;
   EXPECT_EQ(circuit.credit(now), 0u);
   EXPECT_EQ(circuit.retry_in_ms(now), 30'000);

@@ -329,7 +329,7 @@ TEST_F(EngineTest, FailuresAreCountedByReason) {
   end(3, Outcome::Rejected);
   end(4, Outcome::Returned);
   control("main").reporter->complete(
-      outbox::Completion{5, 5, Outcome::SinkDown, -1, "HTTP 502: why", OB_REASON_HTTP_5XX});
+      outbox::Completion{{Outcome::SinkDown, "HTTP 502: why", OB_REASON_HTTP_5XX}, 5, 5});
   control("main").reporter->down("no broker", OB_REASON_DNS);
   engine.collect();
   ob_sink_status now = engine.status(sink);
@@ -404,7 +404,7 @@ TEST_F(EngineTest, ReportsOfASinkThatIsGoneFindNothing) {
   sink->kind->sink_close(sink, 0);
   engine.collect();
   ASSERT_TRUE(sink->kind->sink_closed(sink));
-  reporter->complete(outbox::Completion{9, 9, Outcome::Sent, -1, {}});
+  reporter->complete(outbox::Completion{{Outcome::Sent}, 9, 9});
   reporter->down("late", OB_REASON_CONNECTION);
   engine.collect();
   EXPECT_TRUE(engine.done.empty());
@@ -422,7 +422,7 @@ TEST_F(EngineTest, ReportsFromManyThreadsAllArrive) {
   for (uint64_t part = 0; part < 4; part++)
     threads.emplace_back([&, part] {
       for (uint64_t i = part * 250; i < (part + 1) * 250; i++)
-        reporter->complete(outbox::Completion{tickets[i], tickets[i], Outcome::Sent, -1, {}});
+        reporter->complete(outbox::Completion{{Outcome::Sent}, tickets[i], tickets[i]});
     });
   EXPECT_TRUE(engine.until([&] { return engine.done.size() == 1000; }));
   for (auto &thread : threads)
@@ -445,7 +445,7 @@ TEST_F(EngineTest, CloseIsBoundedWhenADestructorHangs) {
   auto took = std::chrono::steady_clock::now() - from;
   EXPECT_GE(took, std::chrono::milliseconds(200));
   EXPECT_LT(took, std::chrono::seconds(60));
-  reporter->complete(outbox::Completion{1, 1, Outcome::Sent, -1, {}}); /* a late thread does no harm */
+  reporter->complete(outbox::Completion{{Outcome::Sent}, 1, 1}); /* a late thread does no harm */
   hang->let_go.set_value();
   hang->gone.get_future().wait();
 }

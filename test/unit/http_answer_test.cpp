@@ -37,7 +37,7 @@ TEST(HttpAnswer, EachClassOfStatusHasItsMeaning) {
   };
   for (auto &each : classes)
     for (long status : each.statuses) {
-      Verdict verdict = classify_answer({.status = status, .body = "why"});
+      HttpVerdict verdict = classify_answer({.status = status, .body = "why"});
       EXPECT_EQ(verdict.outcome, each.outcome) << status;
       EXPECT_EQ(verdict.slow_down, each.slow_down) << status;
       EXPECT_EQ(verdict.slow_retry, each.slow_retry) << status;
@@ -46,7 +46,7 @@ TEST(HttpAnswer, EachClassOfStatusHasItsMeaning) {
       EXPECT_EQ(verdict.retry_after_ms, -1) << status;
       EXPECT_EQ(verdict.pause_ms, -1) << status;
       EXPECT_EQ(verdict.error.empty(), each.outcome == Outcome::Sent) << status;
-      Verdict own = classify_answer({.status = status, .own_url = true});
+      HttpVerdict own = classify_answer({.status = status, .own_url = true});
       EXPECT_EQ(own.outcome, each.with_own_url) << status;
       EXPECT_FALSE(own.gone) << status << ": one customer's URL disables no sink";
     }
@@ -75,7 +75,7 @@ TEST(HttpAnswer, AnIdempotencyKeyMakes422FinalAnd409AWait) {
   EXPECT_EQ(classify_answer({.status = 422, .idempotency_key = true}).outcome, Outcome::Retry);
   EXPECT_EQ(classify_answer({.status = 422, .idempotency_key = true}).max_refusals, 1);
   EXPECT_EQ(classify_answer({.status = 422}).outcome, Outcome::Retry);
-  Verdict conflict = classify_answer({.status = 409, .idempotency_key = true});
+  HttpVerdict conflict = classify_answer({.status = 409, .idempotency_key = true});
   EXPECT_EQ(conflict.outcome, Outcome::Retry);
   EXPECT_EQ(conflict.max_refusals, 0);
 }
@@ -84,7 +84,7 @@ TEST(HttpAnswer, A400AboutTheConnectionIsTheSinksFault) {
   for (const char *body :
        {"<html><title>400 No required SSL certificate was sent</title>", "<center>The SSL certificate error</center>",
         "<center>The plain HTTP request was sent to HTTPS port</center>"}) {
-    const Verdict verdict = classify_answer({.status = 400, .body = body});
+    const HttpVerdict verdict = classify_answer({.status = 400, .body = body});
     EXPECT_EQ(verdict.outcome, Outcome::Refused) << body;
     EXPECT_EQ(verdict.max_refusals, 0) << body;
     EXPECT_TRUE(verdict.slow_retry) << body;
@@ -93,13 +93,13 @@ TEST(HttpAnswer, A400AboutTheConnectionIsTheSinksFault) {
 
 TEST(HttpAnswer, RetryAfterIsTheEventsAndWhereTheEndpointIsOverloadedItsToo) {
   for (long status : {429, 502, 503, 504}) {
-    Verdict verdict = classify_answer(
+    HttpVerdict verdict = classify_answer(
         {.status = status, .retry_after_ms = 7'000, .rate_limit_remaining = "0", .rate_limit_reset = "90"});
     EXPECT_EQ(verdict.retry_after_ms, 7'000) << status;
     EXPECT_EQ(verdict.pause_ms, 7'000) << status << ": Retry-After wins";
   }
   for (long status : {302, 400, 404, 500}) {
-    Verdict verdict = classify_answer({.status = status, .retry_after_ms = 7'000});
+    HttpVerdict verdict = classify_answer({.status = status, .retry_after_ms = 7'000});
     EXPECT_EQ(verdict.retry_after_ms, 7'000) << status;
     EXPECT_EQ(verdict.pause_ms, -1) << status;
   }

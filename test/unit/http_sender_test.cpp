@@ -38,27 +38,29 @@ struct LineProtocol : HttpPeer, HttpProtocol {
       call.body += message.parts.at(0);
     return call;
   }
-  HttpJudgement judge(const HttpTransfer &answer, CURLcode, const std::vector<HttpMessage> &messages) const override {
-    if (answer.body() == "alone")
-      return {.ends = {}, .send_each_alone = true};
-    HttpJudgement judgement;
+  HttpVerdict classify_response(const HttpTransfer &answer, CURLcode,
+                                const std::vector<HttpMessage> &messages) const override {
+    HttpVerdict verdict;
+    verdict.send_each_alone = answer.body() == "alone";
+    if (verdict.send_each_alone)
+      return verdict;
     for (size_t i = 0; i < messages.size(); i++)
       switch (answer.body().at(i)) {
       case 's':
-        judgement.ends.push_back({});
+        verdict.each.push_back({Outcome::Sent});
         break;
       case 'r':
-        judgement.ends.push_back({Outcome::Retry, "busy", OB_REASON_HTTP_5XX, 700});
+        verdict.each.push_back({Outcome::Retry, "busy", OB_REASON_HTTP_5XX, 700});
         break;
       case 't':
-        judgement.ends.push_back({Outcome::RetryBlameSink, "too many requests", OB_REASON_RATE_LIMITED});
-        judgement.slow_down = judgement.too_many = true;
-        judgement.pause_ms = pause_ms;
+        verdict.each.push_back({Outcome::RetryBlameSink, "too many requests", OB_REASON_RATE_LIMITED});
+        verdict.slow_down = verdict.too_many = true;
+        verdict.pause_ms = pause_ms;
         break;
       default:
-        judgement.ends.push_back({Outcome::SinkDown, "closed today"});
+        verdict.each.push_back({Outcome::SinkDown, "closed today"});
       }
-    return judgement;
+    return verdict;
   }
   std::vector<std::string> acknowledgements(const HttpTransfer &,
                                             const std::vector<HttpMessage> &messages) const override {

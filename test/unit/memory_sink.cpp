@@ -19,7 +19,8 @@ Control &control(const std::string &sink) {
 
 void Control::end(uint64_t ticket, Outcome outcome, std::string error, int64_t retry_after_ms) {
   held.erase(std::find(held.begin(), held.end(), ticket));
-  reporter->complete(Completion{ticket, key_of[ticket], outcome, retry_after_ms, std::move(error)});
+  reporter->complete(Completion{
+      {.outcome = outcome, .error = std::move(error), .retry_after_ms = retry_after_ms}, ticket, key_of[ticket]});
 }
 
 namespace {
@@ -60,7 +61,7 @@ public:
     if (event.ticket == control_.unfit)
       throw BadInput(OB_BAD_VALUE, "payload", "event does not fit", "It never will.");
     if (auto ends = control_.ends_at_once.find(event.ticket); ends != control_.ends_at_once.end())
-      return Completion{event.ticket, event.key_hash, ends->second, -1, "at once"};
+      return Completion{{ends->second, "at once"}, event.ticket, event.key_hash};
     control_.held.push_back(event.ticket);
     control_.key_of[event.ticket] = event.key_hash;
     return true;

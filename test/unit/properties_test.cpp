@@ -127,7 +127,7 @@ struct ProbedSink {
   void submit() {
     if (circuit.credit(now) == 0)
       return;
-    under_way.push_back({++tickets, *rc::gen::inRange<uint64_t>(0, 15), Outcome::Sent, -1, {}});
+    under_way.push_back({{Outcome::Sent}, ++tickets, *rc::gen::inRange<uint64_t>(0, 15)});
     circuit.on_submit(tickets, *rc::gen::weightedElement<bool>({{3, false}, {1, true}}));
   }
 
@@ -195,13 +195,13 @@ RC_GTEST_PROP(Properties, TheCircuitCanAlwaysCloseAgain, ()) {
     sink.step();
   /* Without a word from anybody: a probe may go within five minutes, or as soon as those under way have ended. */
   for (const Completion &left : std::exchange(sink.under_way, {}))
-    (void)sink.circuit.on_result({left.ticket, left.key_hash, Outcome::Returned, -1, {}}, sink.now);
+    (void)sink.circuit.on_result({{Outcome::Returned}, left.ticket, left.key_hash}, sink.now);
   if (sink.circuit.credit(sink.now) == 0) {
     int64_t wait = sink.circuit.retry_in_ms(sink.now);
     RC_ASSERT(wait > 0 && wait <= 300'000);
     RC_ASSERT(sink.circuit.credit(sink.now + milliseconds(wait)) > 0);
   }
-  (void)sink.circuit.on_result({1, 1, Outcome::Sent, -1, {}}, sink.now);
+  (void)sink.circuit.on_result({{Outcome::Sent}, 1, 1}, sink.now);
   RC_ASSERT(sink.circuit.credit(sink.now) == UINT32_MAX);
 }
 

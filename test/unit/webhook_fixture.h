@@ -86,7 +86,7 @@ public:
   }
   void sent(std::vector<uint64_t> tickets) override {
     for (uint64_t ticket : tickets)
-      complete(Completion{ticket, 0, Outcome::Sent, -1, {}});
+      complete(Completion{{Outcome::Sent}, ticket, 0});
   }
   void down(std::string, ob_reason) override {}
   void up() override {}

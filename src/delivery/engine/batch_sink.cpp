@@ -38,7 +38,7 @@ Submitted BatchSink::submit(const ob_event &event) {
     return false;
   queued_.events.reserve(most_); /* allocate before the event is accepted */
   queued_.messages.push_back(std::move(message));
-  queued_.events.push_back({event.ticket, event.key_hash, outbox::Outcome::Sent, -1, {}});
+  queued_.events.push_back({{outbox::Outcome::Sent}, event.ticket, event.key_hash});
   return true;
 }
 

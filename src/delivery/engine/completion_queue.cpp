@@ -49,6 +49,17 @@ void CompletionQueue::post(uint64_t sink, Completion &&completion) {
   wake_locked();
 }
 
+void CompletionQueue::post_sent(uint64_t sink, std::vector<uint64_t> &&tickets) {
+  std::lock_guard lock(mutex_);
+  if (reports_.empty() || reports_.back().sink != sink || reports_.back().what != Report::What::Sent)
+    reports_.push_back({sink, Report::What::Sent, {}, {}, {}});
+  if (std::vector<uint64_t> &sent = reports_.back().sent; sent.empty())
+    sent = std::move(tickets);
+  else
+    sent.insert(sent.end(), tickets.begin(), tickets.end());
+  wake_locked();
+}
+
 /* Whether the older report of a state says nothing any more. */
 static bool is_outdated(const CompletionQueue::Report &older, const CompletionQueue::Report &newer) {
   using What = CompletionQueue::Report::What;
@@ -144,7 +155,7 @@ public:
   }
   void sent(std::vector<uint64_t> tickets) override {
     if (!tickets.empty())
-      post({sink_, What::Sent, {}, std::move(tickets), {}});
+      until_memory([&] { completion_queue_->post_sent(sink_, std::move(tickets)); });
   }
   void down(std::string text, ob_reason reason) override { post(What::Down, text, reason); }
   void up() override { post(What::Up, {}); }

@@ -43,6 +43,7 @@ public:
 
   /* Move from their argument only if they do not throw. */
   void post(uint64_t sink, Completion &&completion);
+  void post_sent(uint64_t sink, std::vector<uint64_t> &&tickets);
   void post(Report &&report);
   /* Drops the line if memory is short. */
   void log(ob_log_level level, const std::string &sink, std::string_view text) noexcept;

@@ -43,7 +43,7 @@ void Runner::end_at_once(Completion completion) {
 /* Returns false for back-pressure. */
 bool Runner::submit(const ob_event &event) {
   if (!stopped_keys_.empty() && stopped_keys_.count(event.key_hash) > 0) {
-    end_at_once({event.ticket, event.key_hash, Outcome::Returned, -1, "waits behind a failed event of the same key"});
+    end_at_once({{Outcome::Returned, "waits behind a failed event of the same key"}, event.ticket, event.key_hash});
     return true;
   }
   try {
@@ -62,7 +62,7 @@ bool Runner::submit(const ob_event &event) {
     /* It was valid when it was enqueued; the options have changed since, or it came into the table in another way. */
     std::string text = bad.what() + (bad.detail.empty() ? "" : ": " + bad.detail);
     ob_reason reason = bad.kind == OB_TOO_LARGE ? OB_REASON_TOO_LARGE : OB_REASON_INVALID;
-    end_at_once({event.ticket, event.key_hash, Outcome::Rejected, -1, std::move(text), reason});
+    end_at_once({{Outcome::Rejected, std::move(text), reason}, event.ticket, event.key_hash});
   }
   return true;
 }

@@ -43,8 +43,9 @@ public:
 
   /* As Sink::keep_acknowledgements(). */
   void keep_acknowledgements(bool keep) { keeps_acknowledgements_ = keep; }
-  /* `worth_holding`: no more messages than that. */
-  uint32_t credit(size_t worth_holding = SIZE_MAX) const;
+  uint32_t credit() const { return credit(most_held_); }
+  /* `most`: the messages that the sink may hold. */
+  uint32_t credit(size_t most) const;
   void push(Message message);
   /* Wakes the sink's thread if it may start a message. */
   void wake_if_needed();
@@ -71,8 +72,11 @@ public:
   void acknowledged(uint64_t serial, std::string text);
   void succeed(const std::vector<uint64_t> &serials);
   /* With Retry the peer refuses it, perhaps for now; with Rejected it is found that it can never be sent. */
+  void fail(uint64_t serial, Verdict verdict);
   void fail(uint64_t serial, Outcome outcome, std::string error, ob_reason reason = OB_REASON_NONE,
-            int64_t retry_after_ms = -1);
+            int64_t retry_after_ms = -1) {
+    fail(serial, {outcome, std::move(error), reason, retry_after_ms});
+  }
   /* The peer refuses this message for good: a dead letter, unless it refuses every message. */
   void refuse(uint64_t serial, std::string error, ob_reason reason);
   /* The connection is lost: returns all that is queued or has been started. After repeated losses with the same
@@ -105,8 +109,7 @@ private:
   };
   using Locked = std::lock_guard<std::mutex>;
   size_t held() const { return queue_.queued() + queue_.running(); }
-  void fail(const Locked &locked, uint64_t serial, Outcome outcome, std::string error, ob_reason reason,
-            int64_t retry_after_ms, int max_refusals = 0);
+  void fail(const Locked &locked, uint64_t serial, Verdict verdict);
   Running take(const Locked &locked, typename std::map<uint64_t, Running>::iterator at);
   void halt(const Locked &locked, const std::string &why);
   void wake_main(const Locked &locked);
@@ -148,9 +151,8 @@ Handover<Message>::Handover(std::shared_ptr<Reporter> reporter, uint32_t max_in_
 
 // ---- the main thread ----
 
-template <class Message> uint32_t Handover<Message>::credit(size_t worth_holding) const {
+template <class Message> uint32_t Handover<Message>::credit(size_t most) const {
   Locked lock(mutex_);
-  const size_t most = std::min<size_t>(most_held_, worth_holding);
   if (halted_ || held() >= most || bytes_ >= most_bytes)
     return 0;
   return static_cast<uint32_t>(most - held());
@@ -189,7 +191,7 @@ void Handover<Message>::release(const typename KeyedQueue<Message>::Items &items
                                 std::vector<Completion> &completions) {
   for (const auto &[key, message] : items) {
     bytes_ -= message.size();
-    completions.push_back({message.ticket, message.key_hash, Outcome::Returned, -1, text_if_memory(why)});
+    completions.push_back({{Outcome::Returned, text_if_memory(why)}, message.ticket, message.key_hash});
   }
 }
 
@@ -241,8 +243,10 @@ template <class Message> void Handover<Message>::abandon() {
     Locked lock(mutex_);
     completions = room_for_all();
     for (const auto &[serial, running] : running_) {
-      completions.push_back({running.ticket, running.key, Outcome::Returned, -1,
-                             text_if_memory("given up while it was in flight: it may have arrived")});
+      completions.push_back(
+          {{Outcome::Returned, text_if_memory("given up while it was in flight: it may have arrived")},
+           running.ticket,
+           running.key});
       release(queue_.fail(running.key), "not sent yet", completions);
       bytes_ -= running.bytes;
     }
@@ -338,36 +342,28 @@ template <class Message> void Handover<Message>::wake_main(const Locked & /*lock
   reporter_->wake();
 }
 
-template <class Message>
-void Handover<Message>::fail(const Locked &locked, uint64_t serial, Outcome outcome, std::string error,
-                             ob_reason reason, int64_t retry_after_ms, int max_refusals) {
+template <class Message> void Handover<Message>::fail(const Locked &locked, uint64_t serial, Verdict verdict) {
   auto at = running_.find(serial);
   if (at == running_.end())
     return;
   const Running running = take(locked, at);
-  bool blames_sink =
-      outcome == Outcome::RetryBlameSink || outcome == Outcome::Refused || outcome == Outcome::SinkDown;
-  if (blames_sink && running.outage != outage_) {
-    outcome = Outcome::Returned;
-    reason = OB_REASON_NONE;
-  }
-  Completion completion{running.ticket, running.key, outcome, retry_after_ms, std::move(error), reason};
-  completion.slow_retry = outcome == Outcome::Refused;
-  completion.max_refusals = max_refusals;
-  failures_.push_back(std::move(completion));
+  const bool blames_event = verdict.outcome == Outcome::Retry || verdict.outcome == Outcome::RetryOwnPeer ||
+                            verdict.outcome == Outcome::Rejected;
+  if (!blames_event && running.outage != outage_)
+    verdict.outcome = Outcome::Returned;
+  verdict.slow_retry |= verdict.outcome == Outcome::Refused;
+  failures_.push_back({std::move(verdict), running.ticket, running.key});
 }
 
-template <class Message>
-void Handover<Message>::fail(uint64_t serial, Outcome outcome, std::string error, ob_reason reason,
-                             int64_t retry_after_ms) {
+template <class Message> void Handover<Message>::fail(uint64_t serial, Verdict verdict) {
   Locked lock(mutex_);
-  fail(lock, serial, outcome, std::move(error), reason, retry_after_ms);
+  fail(lock, serial, std::move(verdict));
   wake_main(lock);
 }
 
 template <class Message> void Handover<Message>::refuse(uint64_t serial, std::string error, ob_reason reason) {
   Locked lock(mutex_);
-  fail(lock, serial, Outcome::Retry, std::move(error), reason, -1, 1);
+  fail(lock, serial, {.outcome = Outcome::Retry, .error = std::move(error), .reason = reason, .max_refusals = 1});
   wake_main(lock);
 }
 
@@ -382,12 +378,13 @@ template <class Message> bool Handover<Message>::lost(const std::string &why, ob
     losses_.oldest = oldest;
     if (blames_one) {
       losses_.culprits[losses_.n_culprits++ % losses_.culprits.size()] = oldest;
-      fail(lock, running_.begin()->first, Outcome::Retry,
-           text_if_memory("the connection breaks at this event, which was sent alone: ", why), reason, -1);
+      fail(lock, running_.begin()->first,
+           {Outcome::Retry, text_if_memory("the connection breaks at this event, which was sent alone: ", why),
+            reason});
     }
   }
   while (!running_.empty())
-    fail(lock, running_.begin()->first, Outcome::Returned, text_if_memory(why), OB_REASON_NONE, -1);
+    fail(lock, running_.begin()->first, {Outcome::Returned, text_if_memory(why)});
   if (!blames_one && losses_.in_a_row >= suspicious)
     losses_.alone_left = std::max(losses_.alone_left, in_flight);
   halt(lock, why);

@@ -53,16 +53,20 @@ enum class Outcome {
   Returned  /* not sent */
 };
 
-struct Completion {
+/* An outcome with all that is known of it. */
+struct Verdict {
+  Outcome outcome = Outcome::Returned;
+  std::string error = {};            /* empty for Sent */
+  ob_reason reason = OB_REASON_NONE; /* why it failed; OB_REASON_NONE: the engine derives one from `outcome` */
+  int64_t retry_after_ms = -1;       /* the delay for which the peer asks; -1 = none */
+  bool slow_retry = false;           /* a retry within seconds is pointless */
+  int max_refusals = 0;              /* of Retry: as ob_completion.max_refusals */
+};
+
+/* The end of an event that submit() has accepted. */
+struct Completion : Verdict {
   uint64_t ticket = 0;
   uint64_t key_hash = 0;
-  Outcome outcome = Outcome::Returned;
-  int64_t retry_after_ms = -1;
-  std::string error;
-  ob_reason reason = OB_REASON_NONE; /* why it failed; OB_REASON_NONE: the engine derives one from `outcome` */
-  bool slow_retry = false;           /* a retry within seconds is pointless */
-  /* Of Retry: as ob_completion.max_refusals. */
-  int max_refusals = 0;
   std::string acknowledgement = {}; /* of Sent: what the peer has answered, for a person; may be empty */
 };
 

@@ -46,7 +46,7 @@ bool is_about_the_connection(const HttpAnswer &answer) {
 }
 
 /* All but pauses. */
-static void classify_status(const HttpAnswer &answer, Verdict &verdict) {
+static void classify_status(const HttpAnswer &answer, HttpVerdict &verdict) {
   switch (long status = answer.status) {
   case 400:
     if (is_about_the_connection(answer)) {
@@ -65,6 +65,7 @@ static void classify_status(const HttpAnswer &answer, Verdict &verdict) {
     return;
   case 401: /* credentials belong to the sink, even if the URL depends on the event */
   case 407:
+    verdict.refuses_token = status == 401;
     verdict.outcome = Outcome::Refused;
     verdict.slow_retry = true;
     return;
@@ -110,8 +111,8 @@ static void classify_status(const HttpAnswer &answer, Verdict &verdict) {
   }
 }
 
-Verdict classify_answer(const HttpAnswer &answer) {
-  Verdict verdict;
+HttpVerdict classify_answer(const HttpAnswer &answer) {
+  HttpVerdict verdict;
   classify_status(answer, verdict);
   if (answer.own_url && answer.status != 401 && answer.status != 407 &&
       (verdict.outcome == Outcome::Retry || verdict.outcome == Outcome::Refused))

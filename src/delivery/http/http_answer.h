@@ -5,6 +5,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "delivery/engine/sink.h"
 
@@ -24,21 +25,23 @@ struct HttpAnswer {
 /* A 400 that says that the connection is wrong, not this request: it misses TLS, or the client's certificate. */
 bool is_about_the_connection(const HttpAnswer &answer);
 
-struct Verdict {
-  Outcome outcome = Outcome::Retry;
-  std::string error;            // empty for Sent
-  int64_t retry_after_ms = -1;  // the Retry-After of the response; -1 = none
-  bool gone = false;            // HTTP 410: the endpoint accepts no more events
-  bool slow_down = false;       // 429, 502, 503, 504: fewer requests to the endpoint
-  bool too_many = false;        // 429
-  bool no_descriptor = false;   // not sent: this process has too many open files
+/* What an answer means, or that there is none: of every message of the request, and for the requests that follow. */
+struct HttpVerdict : Verdict {
+  std::vector<Verdict> each = {};  // if the messages ended in different ways: one for each of them
+  // Any one of the messages may be to blame: each is sent again in a request of its own. Has no effect on a request
+  // with one message.
+  bool send_each_alone = false;
+  bool gone = false;           // HTTP 410: the endpoint accepts no more events
+  bool refuses_token = false;  // 401
+  bool slow_down = false;      // 429, 502, 503, 504: fewer requests to the endpoint
+  bool too_many = false;       // 429
+  bool no_descriptor = false;  // not sent: this process has too many open files
   // No more requests to the endpoint for this long, which a successful response can ask for too; -1 = no pause.
   int64_t pause_ms = -1;
-  bool slow_retry = false;  // as in Completion
-  int max_refusals = 0;     // as in Completion
-  ob_reason reason = OB_REASON_NONE;
+
+  const Verdict &of(size_t message) const { return each.empty() ? *this : each.at(message); }
 };
 
-Verdict classify_answer(const HttpAnswer &answer);
+HttpVerdict classify_answer(const HttpAnswer &answer);
 
 }  // namespace outbox

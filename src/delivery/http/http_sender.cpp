@@ -77,15 +77,15 @@ private:
   void start();
   void run(Requested::iterator request);
   void done(Requested::iterator request, CURLcode code);
-  HttpJudgement judge(Request &request, CURLcode code);
+  HttpVerdict classify(Request &request, CURLcode code);
   void keep_acknowledgements(const Request &request);
-  void end(Request &request, const HttpJudgement &judgement);
+  void end(Request &request, const HttpVerdict &verdict);
   void end_all(Request &request, Outcome outcome, const char *error);
   void split(Requested::iterator request);
   void keep(std::unique_ptr<HttpTransfer> transfer);
   void pump_at(Time when);
   void pause(int64_t ms);
-  void obey(const Request &request, const HttpJudgement &judgement);
+  void obey(const Request &request, const HttpVerdict &verdict);
   void log_refusal(const Refusal *refusal);
   void cancel_all();
 
@@ -306,13 +306,13 @@ void HttpSender::Requests::done(Requested::iterator request, CURLcode code) {
     }
     if (peer_->http2 && request->transfer->timed_out(code))
       loop_.end_silent_connection(request->transfer->handle(), *host_, peer_->timeout);
-    HttpJudgement judgement = judge(*request, code);
-    again = judgement.send_each_alone;
-    obey(*request, judgement);
+    const HttpVerdict verdict = classify(*request, code);
+    again = verdict.send_each_alone;
+    obey(*request, verdict);
     if (again)
       split(request);
     else
-      end(*request, judgement);
+      end(*request, verdict);
   } catch (const std::bad_alloc &) { /* the messages must end anyway */
     end_all(*request, Outcome::Returned, "its answer could not be read: out of memory");
   } catch (const std::exception &error) {
@@ -323,23 +323,24 @@ void HttpSender::Requests::done(Requested::iterator request, CURLcode code) {
   until_memory([&] { pump(); });
 }
 
-HttpJudgement HttpSender::Requests::judge(Request &request, CURLcode code) {
+HttpVerdict HttpSender::Requests::classify(Request &request, CURLcode code) {
   const HttpTransfer &transfer = *request.transfer;
   log_refusal(transfer.refusal());
   auto failure = transfer.no_answer(code);
   if (!failure) {
-    HttpJudgement judgement = protocol_->judge(transfer, code, request.messages);
-    judgement.send_each_alone &= request.messages.size() > 1;
-    for (size_t i = 0; !judgement.send_each_alone && i < request.messages.size(); i++)
-      if (!judgement.ends.empty() && judgement.ends[judgement.ends.size() == 1 ? 0 : i].outcome != Outcome::Sent)
+    HttpVerdict verdict = protocol_->classify_response(transfer, code, request.messages);
+    verdict.send_each_alone &= request.messages.size() > 1;
+    for (size_t i = 0; !verdict.send_each_alone && i < request.messages.size(); i++)
+      if (verdict.of(i).outcome != Outcome::Sent)
         peer_->history->answered_events.add(request.messages[i].position);
-    return judgement;
+    return verdict;
   }
   if (failure->no_descriptor) {
     loop_.descriptors_ran_out();
     pause(failure->pause_ms);
   }
-  return {{{failure->outcome, peer_->secrets.masked(failure->error), failure->reason, failure->retry_after_ms}}};
+  failure->error = peer_->secrets.masked(failure->error);
+  return std::move(*failure);
 }
 
 /* Of messages that are not delivered they are dropped. Without memory there are none: the messages end anyway. */
@@ -353,22 +354,20 @@ void HttpSender::Requests::keep_acknowledgements(const Request &request) {
 }
 
 /* Takes no memory but for texts, which are left out if there is none. */
-void HttpSender::Requests::end(Request &request, const HttpJudgement &judgement) {
-  const std::vector<HttpEnd> &ends = judgement.ends;
-  const HttpEnd *down = nullptr;
+void HttpSender::Requests::end(Request &request, const HttpVerdict &verdict) {
+  bool down = false;
   std::vector<uint64_t> sent;
   until_memory([&] { sent.reserve(request.serials.size()); });
-  assert(ends.size() == 1 || ends.size() == request.serials.size());
+  assert(verdict.each.empty() || verdict.each.size() == request.serials.size());
   for (size_t i = 0; i < request.serials.size(); i++) {
-    const HttpEnd &end = ends[ends.size() == 1 ? 0 : i];
+    const Verdict &end = verdict.of(i);
     if (end.outcome == Outcome::Sent)
       sent.push_back(request.serials[i]);
     else if (end.outcome == Outcome::Rejected)
       handover_.refuse(request.serials[i], text_if_memory(end.error), end.reason);
     else
       handover_.fail(request.serials[i], end.outcome, text_if_memory(end.error), end.reason, end.retry_after_ms);
-    if (end.outcome == Outcome::SinkDown)
-      down = &end;
+    down |= end.outcome == Outcome::SinkDown;
   }
   if (!sent.empty() && handover_.keeps_acknowledgements())
     keep_acknowledgements(request);
@@ -426,13 +425,13 @@ void HttpSender::Requests::pause(int64_t ms) {
 }
 
 /* Tells the limiter what the answer asks for. */
-void HttpSender::Requests::obey(const Request &request, const HttpJudgement &judgement) {
+void HttpSender::Requests::obey(const Request &request, const HttpVerdict &verdict) {
   const Time now = Clock::now();
-  const auto pause = std::min(std::chrono::milliseconds(std::max<int64_t>(judgement.pause_ms, 0)), peer_->max_pause);
+  const auto pause = std::min(std::chrono::milliseconds(std::max<int64_t>(verdict.pause_ms, 0)), peer_->max_pause);
   with_limiter([&](auto &limiter) {
-    if (judgement.slow_down)
-      limiter.slow_down(request.started, now, judgement.too_many);
-    else if (!judgement.send_each_alone)
+    if (verdict.slow_down)
+      limiter.slow_down(request.started, now, verdict.too_many);
+    else if (!verdict.send_each_alone)
       limiter.succeeded(active_.size(), now);
     if (pause.count() > 0)
       limiter.pause_until(now + pause);

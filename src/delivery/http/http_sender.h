@@ -43,25 +43,6 @@ struct HttpCall {
   std::string body = {};
 };
 
-/* How a message of a request ended. SinkDown: no message gets through, so nothing more is sent until the circuit
- * allows it. */
-struct HttpEnd {
-  Outcome outcome = Outcome::Sent;
-  std::string error = {}; /* without secrets; empty for Sent */
-  ob_reason reason = OB_REASON_NONE;
-  int64_t retry_after_ms = -1;
-};
-
-struct HttpJudgement {
-  std::vector<HttpEnd> ends = {}; /* one for each message, or a single one for all */
-  /* Any one of the messages may be to blame: each is sent again in a request of its own. Has no effect on a request
-   * with one message. */
-  bool send_each_alone = false;
-  /* The peer asks for less (429, 502, 503, 504 and the like); `too_many`: because of the rate of requests. */
-  bool slow_down = false, too_many = false;
-  int64_t pause_ms = -1; /* for which the peer asks before the next request; -1 = none */
-};
-
 /* Immutable; usually the sink's configuration. */
 class HttpProtocol {
 public:
@@ -75,11 +56,13 @@ public:
   virtual HttpMessage render(const ob_event &event) const = 0;
   /* The HTTP loop's thread: must not wait. Also for a request that is sent again. */
   virtual HttpCall call(const std::vector<HttpMessage> &messages) const = 0;
-  /* The HTTP loop's thread. The peer has answered; all of the answer has arrived if `code` is CURLE_OK. */
-  virtual HttpJudgement judge(const HttpTransfer &answer, CURLcode code,
-                              const std::vector<HttpMessage> &messages) const = 0;
-  /* The HTTP loop's thread, after judge(), where delivered events are kept: a text for each message, which tells a
-   * person what the peer has answered. Those of messages that are not delivered are ignored. Empty: there are none.
+  /* The HTTP loop's thread. The peer has answered; all of the answer has arrived if `code` is CURLE_OK. Errors have
+   * no secrets. After SinkDown nothing more is sent until the circuit allows it. */
+  virtual HttpVerdict classify_response(const HttpTransfer &answer, CURLcode code,
+                                        const std::vector<HttpMessage> &messages) const = 0;
+  /* The HTTP loop's thread, after classify_response(), where delivered events are kept: a text for each message,
+   * which tells a person what the peer has answered. Those of messages that are not delivered are ignored. Empty:
+   * there are none.
    */
   virtual std::vector<std::string> acknowledgements(const HttpTransfer & /*answer*/,
                                                     const std::vector<HttpMessage> & /*messages*/) const {

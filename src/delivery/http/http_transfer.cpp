@@ -512,8 +512,8 @@ bool HttpTransfer::is_http2() const {
   return version == CURL_HTTP_VERSION_2_0;
 }
 
-std::optional<Verdict> HttpTransfer::no_answer(CURLcode code) const {
-  Verdict verdict;
+std::optional<HttpVerdict> HttpTransfer::no_answer(CURLcode code) const {
+  HttpVerdict verdict;
   if (code != CURLE_OK && !requested_ && refusals_.empty() && (no_descriptor_ || descriptors_exhausted())) {
     verdict.outcome = Outcome::Returned;
     verdict.error = "not sent: this process has too many files open";

@@ -48,7 +48,7 @@ public:
    * The handle can then be started again and will use another connection. */
   bool needs_new_connection();
   /* Why the peer has not answered; nothing if it has. The caller masks secrets. */
-  std::optional<Verdict> no_answer(CURLcode code) const;
+  std::optional<HttpVerdict> no_answer(CURLcode code) const;
 
   /* The server answered before it had the whole request over HTTP/2, and libcurl lost the answer, as 7.88 does. */
   bool answer_lost(CURLcode code) const { return code == CURLE_HTTP2_STREAM && !error_[0]; }

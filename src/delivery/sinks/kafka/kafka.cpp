@@ -42,7 +42,7 @@ Submitted KafkaSink::produce(uint64_t ticket, uint64_t key_hash, bool alone, con
     outcome = Outcome::Rejected; /* decided by librdkafka's own limit: it will never fit */
   std::string message = explain(error, rd_kafka_err2str(error), record.topic, -1);
   ob_reason reason = outcome == Outcome::Returned ? OB_REASON_NONE : kafka_reason(error);
-  return Completion{ticket, key_hash, outcome, -1, std::move(message), reason};
+  return Completion{{outcome, std::move(message), reason}, ticket, key_hash};
 }
 
 static constexpr const char *waits_for_answer =
@@ -57,8 +57,8 @@ Submitted KafkaSink::submit(const ob_event &event) {
       producer_ = std::make_unique<KafkaProducer>(*config_, tokens_.get(), reporter_->wake_fd(), some_are_silent_);
       producer_->keep_offsets(keeps_offsets_);
     } catch (const BadInput &bad) {
-      return Completion{event.ticket, event.key_hash, Outcome::SinkDown, -1,
-                        std::string(bad.what()) + ": " + bad.detail};
+      return Completion{
+          {Outcome::SinkDown, std::string(bad.what()) + ": " + bad.detail}, event.ticket, event.key_hash};
     }
   }
   config_->record(event, record_);
@@ -67,9 +67,12 @@ Submitted KafkaSink::submit(const ob_event &event) {
     Time now = std::chrono::steady_clock::now();
     switch (topics_.ask(*in_trouble, now)) {
     case KafkaTopics::Answer::Defer:
-      return Completion{event.ticket, event.key_hash, Outcome::Deferred, topics_.wait(*in_trouble, now).count(),
-                        in_trouble->reason.empty() ? about_topic(record_.topic) + waits_for_answer
-                                                   : in_trouble->reason};
+      return Completion{
+          {.outcome = Outcome::Deferred,
+           .error = in_trouble->reason.empty() ? about_topic(record_.topic) + waits_for_answer : in_trouble->reason,
+           .retry_after_ms = topics_.wait(*in_trouble, now).count()},
+          event.ticket,
+          event.key_hash};
     case KafkaTopics::Answer::Queue:
       waits = true;
       break;
@@ -82,8 +85,11 @@ Submitted KafkaSink::submit(const ob_event &event) {
     return true;
   }
   if (topic_queues_.has_key(event.key_hash)) /* no back-pressure: events of other keys can be sent */
-    return Completion{event.ticket, event.key_hash, Outcome::Deferred, queued_key_pause.count(),
-                      "waits behind an event of the same key, whose topic is sent one event at a time"};
+    return Completion{{.outcome = Outcome::Deferred,
+                       .error = "waits behind an event of the same key, whose topic is sent one event at a time",
+                       .retry_after_ms = queued_key_pause.count()},
+                      event.ticket,
+                      event.key_hash};
   return produce(event.ticket, event.key_hash, event.alone, record_);
 }
 
@@ -170,7 +176,7 @@ void KafkaSink::on_event(rd_kafka_event_t *event) {
 }
 
 static Completion acknowledgement(const KafkaSlots::Slot &slot, const KafkaProducer::Stored &at) {
-  Completion completion{slot.ticket, slot.key_hash, Outcome::Sent, -1, {}};
+  Completion completion{{Outcome::Sent}, slot.ticket, slot.key_hash};
   completion.acknowledgement = "partition " + std::to_string(at.partition) + ", offset " + std::to_string(at.offset);
   return completion;
 }
@@ -218,7 +224,7 @@ void KafkaSink::on_endings(const KafkaProducer::Endings &endings) {
     } catch (const std::bad_alloc &) { /* before it was reported: it is sent again */
       topics_.ended(ending.opaque);
       reporter_->complete(
-          Completion{slot.ticket, slot.key_hash, Outcome::Returned, -1, text_if_memory("out of memory")});
+          Completion{{Outcome::Returned, text_if_memory("out of memory")}, slot.ticket, slot.key_hash});
       return_queued_of(slot.key_hash);
     }
   }

@@ -51,7 +51,7 @@ Completion KafkaSink::topic_failed(const KafkaSlots::Slot &slot, uint64_t opaque
     topics_changed_ = true;
   }
   auto delay = topics_.failed(topic, opaque, reason, std::chrono::steady_clock::now());
-  return {slot.ticket, slot.key_hash, Outcome::Deferred, delay.count(), std::move(reason), kafka_reason(error)};
+  return {{Outcome::Deferred, std::move(reason), kafka_reason(error), delay.count()}, slot.ticket, slot.key_hash};
 }
 
 void KafkaSink::on_failure(const KafkaSlots::Slot &slot, uint64_t opaque, rd_kafka_resp_err_t error,
@@ -85,7 +85,7 @@ void KafkaSink::on_failure(const KafkaSlots::Slot &slot, uint64_t opaque, rd_kaf
   ob_reason why = outcome == Outcome::Returned ? OB_REASON_NONE : kafka_reason(error);
   if (down_ && why == OB_REASON_TIMEOUT)
     why = last_reason_; /* the outage caused the timeout */
-  reporter_->complete(Completion{slot.ticket, slot.key_hash, outcome, -1, std::move(message), why});
+  reporter_->complete(Completion{{outcome, std::move(message), why}, slot.ticket, slot.key_hash});
   return_queued_of(slot.key_hash);
 }
 

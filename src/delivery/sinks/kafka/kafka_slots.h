@@ -83,7 +83,7 @@ public:
     until_memory([&] { released.reserve(used_); });
     for (uint32_t index = 0; index < slots_.size(); index++)
       if (Slot slot; slots_[index].used && give(static_cast<uint64_t>(slots_[index].generation) << 32 | index, slot))
-        released.push_back({slot.ticket, slot.key_hash, Outcome::Returned, -1, text_if_memory(why)});
+        released.push_back({{Outcome::Returned, text_if_memory(why)}, slot.ticket, slot.key_hash});
     return released;
   }
 

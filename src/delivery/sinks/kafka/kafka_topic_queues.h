@@ -70,7 +70,7 @@ public:
       std::erase_if(queue, [&](const Event &event) {
         if (!everything && event.key_hash != key_hash)
           return false;
-        released.push_back({event.ticket, event.key_hash, Outcome::Returned, -1, text_if_memory(why)});
+        released.push_back({{Outcome::Returned, text_if_memory(why)}, event.ticket, event.key_hash});
         return true;
       });
     for (const Completion &each : released)

@@ -146,8 +146,10 @@ void Endpoint::abandon(HttpLoop &loop) {
   {
     auto lock = lock_with_room(completions);
     for (auto &[serial, in_flight] : in_flight_) {
-      completions.push_back({in_flight.ticket, in_flight.key, Outcome::Returned, -1,
-                             text_if_memory("given up while the request was in flight: it may have arrived")});
+      completions.push_back(
+          {{Outcome::Returned, text_if_memory("given up while the request was in flight: it may have arrived")},
+           in_flight.ticket,
+           in_flight.key});
       release(queue_.fail(in_flight.key), "not sent yet", completions);
     }
     in_flight_.clear();
@@ -181,7 +183,7 @@ void Endpoint::stop(HttpLoop &loop) {
 void Endpoint::release(const KeyedQueue<WebhookRequest>::Items &requests, const char *why,
                        std::vector<Completion> &completions) {
   for (const auto &[key, request] : requests)
-    completions.push_back({request.ticket, request.key_hash, Outcome::Returned, -1, text_if_memory(why)});
+    completions.push_back({{Outcome::Returned, text_if_memory(why)}, request.ticket, request.key_hash});
 }
 
 // ---- the loop's thread ----
@@ -213,16 +215,16 @@ void Endpoint::pump(HttpLoop &loop) {
       in_flight->second = {request.ticket, request.key_hash, outage_, now};
     }
     if (tokens_ && !token.value) {
-      fail(serial, {.outcome = Outcome::SinkDown, .error = std::move(token.error), .reason = OB_REASON_AUTH});
+      fail(serial, {{Outcome::SinkDown, std::move(token.error), OB_REASON_AUTH}});
       return;
     }
     request.token = std::move(token.value);
     try {
       start(loop, serial, std::move(request));
     } catch (const std::bad_alloc &) {
-      fail(serial, {Outcome::Returned, text_if_memory("not sent: out of memory")});
+      fail(serial, {{Outcome::Returned, text_if_memory("not sent: out of memory")}});
     } catch (const std::exception &error) {
-      fail(serial, {Outcome::Retry, text_if_memory(error.what())});
+      fail(serial, {{Outcome::Retry, text_if_memory(error.what())}});
     }
   }
 }
@@ -301,9 +303,9 @@ void Endpoint::done(HttpLoop &loop, uint64_t serial, CURLcode code) {
       run(loop, serial, std::move(transfer));
       return;
     }
-    Verdict verdict = transfer->verdict(code);
+    HttpVerdict verdict = transfer->verdict(code);
     if (renew_token(*transfer, code))
-      verdict = {Outcome::Returned, "the endpoint has refused the access token (HTTP 401): another one is fetched"};
+      verdict = {{Outcome::Returned, "the endpoint has refused the access token (HTTP 401): another one is fetched"}};
     log_refusal(transfer->refusal());
     if (verdict.no_descriptor)
       loop.descriptors_ran_out();
@@ -318,9 +320,9 @@ void Endpoint::done(HttpLoop &loop, uint64_t serial, CURLcode code) {
     } else
       fail(serial, std::move(verdict));
   } catch (const std::bad_alloc &) {  // the ticket must get its completion anyway
-    fail(serial, {Outcome::Returned, text_if_memory("its response could not be read: out of memory")});
+    fail(serial, {{Outcome::Returned, text_if_memory("its response could not be read: out of memory")}});
   } catch (const std::exception &error) {
-    fail(serial, {Outcome::Retry, text_if_memory(error.what())});
+    fail(serial, {{Outcome::Retry, text_if_memory(error.what())}});
   }
   until_memory([&] { pump(loop); });
 }
@@ -360,7 +362,7 @@ void Endpoint::succeed(uint64_t serial, int64_t pause_ms, std::string acknowledg
     auto found = in_flight_.find(serial);
     if (found == in_flight_.end())
       return;  // abandoned: the ticket already has its completion
-    completion = {found->second.ticket, found->second.key, Outcome::Sent, -1, {}};
+    completion = {{Outcome::Sent}, found->second.ticket, found->second.key};
     queue_.finish(found->second.key);
     limiter_.succeeded(queue_.running(), now);
     note_pause(lock, pause_ms, now);
@@ -388,7 +390,7 @@ void Endpoint::wake_main(const Locked & /*locked*/) {
   reporter_->wake();
 }
 
-void Endpoint::fail(uint64_t serial, Verdict verdict) {
+void Endpoint::fail(uint64_t serial, HttpVerdict verdict) {
   Time now = Clock::now();
   std::lock_guard lock(mutex_);
   auto found = in_flight_.find(serial);
@@ -402,9 +404,7 @@ void Endpoint::fail(uint64_t serial, Verdict verdict) {
                             verdict.outcome == Outcome::SinkDown || verdict.outcome == Outcome::Deferred))
     verdict.outcome = Outcome::Returned;
   halted_ = halted_ || verdict.outcome == Outcome::SinkDown || verdict.gone;
-  failures_.push_back({{ticket, key, verdict.outcome, verdict.retry_after_ms, std::move(verdict.error),
-                        verdict.reason, verdict.slow_retry, verdict.max_refusals},
-                       verdict.gone});
+  failures_.push_back({{std::move(verdict), ticket, key}, verdict.gone});
   in_flight_.erase(found);
   wake_main(lock);
 }

@@ -103,7 +103,7 @@ private:
   bool renew_token(const WebhookTransfer &transfer, CURLcode code);
   void log_refusal(const Refusal *refusal);
   void succeed(uint64_t serial, int64_t pause_ms, std::string acknowledgement);
-  void fail(uint64_t serial, Verdict verdict);
+  void fail(uint64_t serial, HttpVerdict verdict);
   using Locked = std::lock_guard<std::mutex>;  // proves that the caller holds mutex_
   void note_pause(const Locked &locked, int64_t pause_ms, Time now);
   void wake_main(const Locked &locked);

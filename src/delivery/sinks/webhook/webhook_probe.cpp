@@ -93,7 +93,7 @@ void send(const std::shared_ptr<const WebhookConfig> &config, Probe &probe, std:
   request.token = std::move(token);
   WebhookTransfer transfer(config, probe.sink());
   transfer.prepare(std::move(request));
-  Verdict verdict = transfer.verdict(HttpProbe::run(transfer, probe));
+  HttpVerdict verdict = transfer.verdict(HttpProbe::run(transfer, probe));
   const long status = transfer.status();
   if (verdict.outcome == Outcome::Sent)
     probe.passed("request", "the endpoint took a test event of type " + std::string(TestEvent::type) + ": HTTP " +

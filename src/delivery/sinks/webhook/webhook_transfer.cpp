@@ -22,7 +22,7 @@ std::shared_ptr<const OauthToken> WebhookTransfer::refused_token(CURLcode code) 
 }
 
 /* The result of a complete head, whatever happens to the body. */
-Verdict WebhookTransfer::classify(bool whole_body) const {
+HttpVerdict WebhookTransfer::classify(bool whole_body) const {
   const long status = this->status();
   bool sent = status >= 200 && status < 300;
   /* Mask first: of a secret that is cut, a part would stay visible. */
@@ -39,9 +39,9 @@ Verdict WebhookTransfer::classify(bool whole_body) const {
                           .idempotency_key = !sent && find_header(request_.headers, "idempotency-key")});
 }
 
-Verdict WebhookTransfer::verdict(CURLcode code) const {
+HttpVerdict WebhookTransfer::verdict(CURLcode code) const {
   auto failure = no_answer(code);
-  Verdict verdict = failure ? std::move(*failure) : classify(code == CURLE_OK);
+  HttpVerdict verdict = failure ? std::move(*failure) : classify(code == CURLE_OK);
   if (!failure && verdict.outcome != Outcome::Sent)
     config_->history->answered_events.add(request_.position);
   verdict.pause_ms = std::min<int64_t>(verdict.pause_ms, config_->max_pause.count());

@@ -17,7 +17,7 @@ public:
   /* Prepares the handle for this request: adds timestamp and signature. */
   void prepare(WebhookRequest request);
   /* The result of the transfer that ended with `code`. */
-  Verdict verdict(CURLcode code) const;
+  HttpVerdict verdict(CURLcode code) const;
   /* Of a delivered event: the status, and the endpoint's name for the request if it gave one. */
   std::string acknowledgement() const;
   /* The access token that the endpoint has refused by 401; null if it has not. */
@@ -27,7 +27,7 @@ public:
   void clear() { const WebhookRequest ended = std::exchange(request_, WebhookRequest()); }
 
 private:
-  Verdict classify(bool whole_body) const;
+  HttpVerdict classify(bool whole_body) const;
 
   std::shared_ptr<const WebhookConfig> config_;
   WebhookRequest request_;
