@@ -9,14 +9,10 @@
 #include "writer.h"
 
 namespace outbox::redis {
-namespace {
 
-/* The start of every text about a stream: deferred events are found by it when the stream can be written. */
-std::string about_stream(std::string_view stream) {
-  return "stream " + in_quotes(stream) + " ";
+std::string Writer::about_stream(const std::string &stream) {
+  return any_stream + in_quotes(stream) + " ";
 }
-
-}  // namespace
 
 void Writer::read() {
   for (int n = 0; n < PeerConnection::reads_in_turn && connection_->receive(); n++) {
@@ -53,12 +49,8 @@ void Writer::on_stored(Sent sent, std::string_view id) {
   if (handover_.keeps_acknowledgements())
     handover_.acknowledged(sent.serial, text_if_memory("entry ", id));
   (config_->wait_replicas > 0 ? stored_ : acknowledged_).push_back(sent.serial);
-  if (streams_.accepted(sent.stream)) {
-    std::string about = about_stream(sent.stream);
-    reporter_->log(OB_LOG_INFO, about + "can be written");
-    reporter_->resumed(about);
-    report_degraded(streams_.summary());
-  }
+  if (streams_.any() && streams_.passed(sent.stream, sent.counted, Clock::now()))
+    reporter_->resumed(text_if_memory(any_stream));
 }
 
 void Writer::on_replicas(uint64_t replicas) {
@@ -89,8 +81,8 @@ void Writer::on_refused(Sent sent, std::string_view said) {
     throw Trouble("connect", error.reason, "the server " + connection_->peer() + " refuses entries: " + error.text);
   switch (error.fault) {
   case Fault::Stream:
-    refuse_stream(std::move(sent), std::move(error));
-    break;
+    refuse_stream(sent, error);
+    return;
   case Fault::Event:
     handover_.refuse(sent.serial, "the server refuses the entry: " + error.text, error.reason);
     break;
@@ -103,17 +95,16 @@ void Writer::on_refused(Sent sent, std::string_view said) {
                    about_stream(sent.stream) + "was refused an entry: " + error.text, error.reason);
     break;
   }
+  streams_.ended(sent.stream, sent.counted);
 }
 
-void Writer::refuse_stream(Sent sent, ServerError error) {
-  std::string problem = about_stream(sent.stream) + "cannot be written: " + error.text;
-  Time now = Clock::now();
-  if (streams_.refused(sent.stream, problem, now)) {
-    reporter_->log(OB_LOG_WARNING, problem + "; its events wait");
-    report_degraded(streams_.summary());
-  }
-  handover_.fail(sent.serial, Outcome::Deferred, std::move(problem), error.reason,
-                 streams_.wait(sent.stream, now).count());
+void Writer::refuse_stream(const Sent &sent, const ServerError &error) {
+  const std::string problem = about_stream(sent.stream) + "cannot be written: " + error.text;
+  const Time now = Clock::now();
+  if (streams_.refused(sent.stream, problem, error.reason, sent.counted, now))
+    warn_degraded(streams_.summary());
+  handover_.fail(sent.serial, Outcome::Deferred, problem, error.reason,
+                 streams_.wait(sent.stream, now, sent.counted).count());
 }
 
 }  // namespace outbox::redis

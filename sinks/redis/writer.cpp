@@ -33,6 +33,7 @@ void Writer::run_once() {
     return;
   }
   pump();
+  look_at_streams();
   try {
     const bool any_taken = connection_->flush();
     stall_detector_.on_flush(any_taken, connection_->unsent() > 0 ? connection_->queued() : 0, Clock::now());
@@ -68,7 +69,7 @@ void Writer::lose(const Trouble &trouble) {
   waits_in_flight_ = 0;
   stored_.clear();
   blocked_.clear();
-  report_degraded(streams_.summary()); /* memory may have been short when a stream changed */
+  streams_.forget_in_flight();
   connect_later();
   if (was_idle_)
     return;
@@ -89,8 +90,6 @@ Writer::Time Writer::look_at() const {
 
 void Writer::check_time() {
   Time now = Clock::now();
-  if (streams_.forget_unused(now))
-    report_degraded(streams_.summary());
   if (stall_detector_.is_stalled(in_flight_.size(), now) && !stall_detector_.drains(connection_->queued(), now))
     throw Trouble("connect", OB_REASON_TIMEOUT,
                   "the server " + connection_->peer() + " has replied nothing for " +
@@ -123,14 +122,30 @@ void Writer::pump() {
 
 /* Returns false if the event must wait for its stream. */
 bool Writer::send(uint64_t serial, Message &message) {
-  Time now = Clock::now();
-  if (const std::string *problem = streams_.problem(message.stream, now)) {
-    handover_.fail(serial, Outcome::Deferred, *problem, OB_REASON_TOPIC, streams_.wait(message.stream, now).count());
+  using Answer = RefusedTargets::Answer;
+  const Time now = Clock::now();
+  const Answer answer = streams_.any() ? streams_.look_up(message.stream, now) : Answer::Send;
+  if (answer == Answer::Wait || answer == Answer::Defer) {
+    const auto delay = streams_.wait(message.stream, now);
+    handover_.fail(serial, Outcome::Deferred, streams_.why(message.stream), streams_.reason(message.stream),
+                   delay.count());
     return false;
   }
-  send_command({serial, std::move(message.stream)}, message.command.bytes(), Why::Entries);
+  const bool counted = answer != Answer::Send;
+  try {
+    send_command({serial, message.stream, counted}, message.command.bytes(), Why::Entries);
+  } catch (...) {
+    streams_.ended(message.stream, counted);
+    throw;
+  }
   handover_.forget_bytes(serial);
   return true;
+}
+
+/* Called after pump(): a stream with no entry in flight has none to be sent. */
+void Writer::look_at_streams() {
+  if (report_targets(streams_.look(Clock::now()), about_stream, any_stream, "can be written"))
+    warn_degraded(streams_.summary());
 }
 
 /* Replicas have what was sent before. */

@@ -13,12 +13,12 @@
 #include <vector>
 
 #include "connection.h"
+#include "delivery/engine/refused_targets.h"
 #include "delivery/engine/stall_detector.h"
 #include "delivery/net/peer_thread.h"
 #include "handover.h"
 #include "redis_config.h"
 #include "server_errors.h"
-#include "streams.h"
 
 namespace outbox::redis {
 
@@ -30,10 +30,15 @@ public:
   Handover &handover() { return handover_; }
 
 private:
+  /* The start of every text about a stream: deferred events are found by it when the stream can be written. */
+  static constexpr const char *any_stream = "stream ";
+  static std::string about_stream(const std::string &stream);
+
   /* A command whose reply is to come: XADD of an event, or WAIT. */
   struct Sent {
     uint64_t serial = 0; /* 0: WAIT */
     std::string stream;
+    bool counted = false; /* RefusedTargets counts it: its stream was refused before */
   };
 
   void run_once() override;
@@ -45,6 +50,7 @@ private:
   // ---- commands out ----
   void pump();
   bool send(uint64_t serial, Message &message);
+  void look_at_streams();
   enum class Why { Entries, Reply }; /* a command follows from what is to be sent, or from what the server has sent */
   void ask_replicas(Why why);
   void send_command(Sent sent, std::string_view command, Why why);
@@ -54,7 +60,7 @@ private:
   void on_stored(Sent sent, std::string_view id);
   void on_replicas(uint64_t replicas);
   void on_refused(Sent sent, std::string_view said);
-  void refuse_stream(Sent sent, ServerError error);
+  void refuse_stream(const Sent &sent, const ServerError &error);
 
   const std::shared_ptr<const RedisConfig> config_;
   Handover handover_;
@@ -67,7 +73,7 @@ private:
   size_t waits_in_flight_ = 0;             /* WAIT commands among them */
   std::vector<uint64_t> stored_;           /* serials of entries that the master has, and replicas perhaps */
   std::vector<uint64_t> acknowledged_;     /* serials, reported together */
-  Streams streams_;
+  RefusedTargets streams_;                 /* another type has their key, or the user may not write to it */
   StallDetector stall_detector_;
 };
 
