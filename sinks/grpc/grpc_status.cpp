@@ -53,8 +53,9 @@ int64_t duration_ms(std::string_view duration) {
   return std::min(seconds, longest_s) * 1000 + std::min<int64_t>(nanos, 999'999'999) / 1'000'000;
 }
 
-/* The retry_delay = 1 of a google.rpc.RetryInfo among the details = 3 of a google.rpc.Status. Each of them is an Any:
- * type_url = 1, value = 2. -1 if there is none. */
+}  // namespace
+
+/* Each detail is an Any: type_url = 1, value = 2. */
 int64_t retry_delay_ms(std::string_view base64) {
   std::string status;
   append_base64_decoded(base64, status);
@@ -64,6 +65,8 @@ int64_t retry_delay_ms(std::string_view base64) {
         return duration_ms(delay);
   return -1;
 }
+
+namespace {
 
 /* Returns the delay that the server asks for, by the trailer of gRPC's retries, by the detail of Google's error model
  * or, as proxies do, by Retry-After; -1 if it asks for none. */

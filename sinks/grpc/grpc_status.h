@@ -57,6 +57,10 @@ Code code_of_http(long status);
 /* Decodes grpc-message. A % that is not followed by two hexadecimal digits stays, as gRPC requires. */
 std::string percent_decoded(std::string_view text);
 
+/* The retry_delay = 1 of a google.rpc.RetryInfo among the details = 3 of a google.rpc.Status, which is the value of
+ * grpc-status-details-bin. -1 if there is none, or it is negative. */
+int64_t retry_delay_ms(std::string_view base64);
+
 /* How the event ended. `secrets`: masked in the server's text. */
 Verdict verdict_of(const Status &status, const SecretMask &secrets);
 /* Of a call that was answered: the name of its status, and x-request-id of the trailers or the headers. */

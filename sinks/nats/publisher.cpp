@@ -221,7 +221,7 @@ void Publisher::send_waiting() {
       Waiting first = std::move(messages.front());
       messages.pop_front();
       n_waiting_--;
-      handover_.send_or_return(first.serial, [&] {
+      handover_.send_or_return(first.serial, [&, &subject = subject] {
         if (answer == RefusedTargets::Answer::Defer)
           defer(first.serial, subject);
         else

@@ -6,7 +6,7 @@ from test/fuzz/inputs.txt on, with numbers of executions instead of seconds. Wit
 build/fuzz/corpus/TARGET; --minimize leaves its smallest part that reaches as much. Exit code 1 when a property of a target did not hold: the input is
 printed, and the command that replays it.
 
-inputs.txt has the hand-made inputs below their [TARGET], one a line: its name, a space, and its bytes as a literal of Python (b'a\\n'). A line that
+inputs.txt, and sinks/<kind>/test/fuzz.txt for the target of a kind, has the hand-made inputs below their [TARGET], one a line: its name, a space, and its bytes as a literal of Python (b'a\\n'). A line that
 begins with a quotation mark is a word of libFuzzer's dictionary."""
 
 import argparse
@@ -22,14 +22,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-HERE, OUT = ROOT / "test/fuzz", ROOT / "build/fuzz"
+HERE, OUT, KINDS = ROOT / "test/fuzz", ROOT / "build/fuzz", ROOT / "sinks"
 LONGEST = 4096  # bytes of an input
 
 # Of --same: about five seconds on a quiet machine. A new target gets the first number.
 EXECUTIONS = 20_000
 OTHER_EXECUTIONS = {
     "base64": 50_000, "http_wait": 40_000, "match": 40_000, "network": 40_000, "rate": 40_000, "values": 40_000, "placement": 10_000,
-    "pem": 500, "preview": 5_000, "secret_mask": 1_500, "options": 3_000,
+    "pem": 500, "preview": 5_000, "secret_mask": 1_500, "options": 3_000, "aws": 3_000, "grpc": 3_000, "nats": 9_000,
 }
 
 
@@ -60,7 +60,14 @@ class Run:
 
 
 def targets() -> list[str]:
-    return sorted(path.stem for path in HERE.glob("*.cpp"))
+    """Those of a kind only where its library is there."""
+    kinds = (path.parts[-3] for path in KINDS.glob("*/test/fuzz.cpp"))
+    return sorted([path.stem for path in HERE.glob("*.cpp")] + [kind for kind in kinds if (OUT / "bin" / kind).exists()])
+
+
+def inputs_of(target: str) -> str:
+    own = KINDS / target / "test/fuzz.txt"
+    return (own if own.exists() else HERE / "inputs.txt").read_text()
 
 
 def fresh(folder: Path) -> Path:
@@ -72,7 +79,7 @@ def fresh(folder: Path) -> Path:
 def unpack(target: str) -> Path:
     """A folder with a file for each hand-made input, and beside it the dictionary, as libFuzzer reads them."""
     folder, words = fresh(OUT / "inputs" / target), ["# libFuzzer refuses an empty dictionary\n"]
-    [lines] = re.findall(rf"^\[{target}\]\n((?:[^\[].*\n)*)", (HERE / "inputs.txt").read_text(), re.MULTILINE)
+    [lines] = re.findall(rf"^\[{target}\]\n((?:[^\[].*\n)*)", inputs_of(target), re.MULTILINE)
     for line in lines.splitlines():
         if line.startswith('"'):
             words.append(line + "\n")
@@ -99,7 +106,7 @@ def fuzz(target: str, seconds: int, seed: int, same: bool) -> Run:
         end, folders = [f"-max_total_time={seconds}", f"-seed={seed}"], [found, hand_made]
     begin = time.monotonic()
     with log.open("wb") as to:
-        code = subprocess.run([*(["setarch", "-R"] if same else []), OUT / "bin" / target, *end, f"-max_len={LONGEST}", "-timeout=60", "-rss_limit_mb=2048",
+        code = subprocess.run([*(["setarch", "-R"] if same else []), OUT / "bin" / target, *end, f"-max_len={LONGEST}", "-timeout=60", "-rss_limit_mb=2048", "-malloc_limit_mb=64",
                                "-print_final_stats=1", "-use_value_profile=0", f"-artifact_prefix={crashes.relative_to(ROOT)}/{target}-",
                                f"-dict={hand_made.with_suffix('.dict')}", *folders],
                               cwd=ROOT, stdin=subprocess.DEVNULL, stdout=to, stderr=subprocess.STDOUT, env=os.environ | SANITIZERS).returncode

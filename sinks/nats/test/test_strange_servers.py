@@ -27,6 +27,8 @@ NO_ACKNOWLEDGEMENTS = [
     b'{"stream":"S", "seq":1.5}',
     b'{"stream":"S", "seq":"1"}',
     b'{"stream":"S", "seq":true}',
+    b'{"stream":"S", "seq":' + b"1" * 21 + b"}",
+    b'{"stream":"S", "seq":' + b"1" * 400 + b"}",
     b'{"stream":"", "seq":1}',
     b'{"stream":null, "seq":1}',
     b'{"stream":["S"], "seq":1}',
