@@ -122,16 +122,20 @@ HttpCall GrpcConfig::call(const std::vector<HttpMessage> &messages) const {
 }
 
 HttpVerdict GrpcConfig::classify_response(const HttpTransfer &answer, CURLcode code,
-                                          const std::vector<HttpMessage> &) const {
+                                          const std::vector<HttpMessage> &messages) const {
   if (!answer.is_http2())
     return {{Outcome::SinkDown, "the server does not speak HTTP/2, which gRPC needs", OB_REASON_CONNECTION}};
   const Status status = status_of(answer, code);
-  HttpVerdict verdict{verdict_of(status, secrets)};
+  const size_t size = messages.at(0).parts.at(0).size();
+  const bool too_large =
+      status.code == Code::ResourceExhausted && (says_too_large(status) || sizes_->is_too_large(size));
+  HttpVerdict verdict{verdict_of(status, too_large, secrets)};
+  if (verdict.outcome == Outcome::Sent)
+    sizes_->accepted(size);
   if (const char *what = remedy(status.code); *what && verdict.outcome != Outcome::Sent)
     verdict.error.append(". ").append(what);
   verdict.refuses_token = status.code == Code::Unauthenticated;
-  verdict.too_many =
-      (status.code == Code::ResourceExhausted && verdict.reason != OB_REASON_TOO_LARGE) || status.http == 429;
+  verdict.too_many = (status.code == Code::ResourceExhausted && !too_large) || status.http == 429;
   verdict.slow_down = verdict.too_many || status.code == Code::Unavailable;
   if (verdict.slow_down)
     verdict.pause_ms = status.delay_ms;

@@ -1,6 +1,7 @@
 /* grpc_config.h: the parsed options of a gRPC sink, and the call that they make of an event. */
 #pragma once
 
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -50,6 +51,7 @@ private:
   HttpHeaders headers_, secret_headers_;
   std::vector<std::pair<std::string, Template>> event_headers_; /* of option headers, those with variables */
   bool knows_mapping_ = false;
+  const std::unique_ptr<MessageSizes> sizes_ = std::make_unique<MessageSizes>(); /* the HTTP loop's thread */
 };
 
 }  // namespace outbox::grpc

@@ -65,7 +65,7 @@ bool speaks_grpc(const std::shared_ptr<const GrpcConfig> &config, Probe &probe) 
     probe.failed("gRPC", status->text, hint_of(transfer));
     return false;
   }
-  const Verdict end = verdict_of(*status, config->secrets);
+  const Verdict end = verdict_of(*status, says_too_large(*status), config->secrets);
   if (end.outcome == Outcome::Refused && status->code != Code::Unimplemented) {
     probe.failed("gRPC", end.error, remedy(status->code));
     return false;
@@ -91,7 +91,7 @@ void send(const std::shared_ptr<const GrpcConfig> &config, Probe &probe) {
   auto status = called(transfer, call.url, call, "call", probe);
   if (!status)
     return;
-  const Verdict end = verdict_of(*status, config->secrets);
+  const Verdict end = verdict_of(*status, says_too_large(*status), config->secrets);
   if (end.outcome == Outcome::Sent)
     probe.passed("call", config->method() + " took a test event of type " + std::string(TestEvent::type));
   else

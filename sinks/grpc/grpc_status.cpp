@@ -86,13 +86,29 @@ bool is_success(Code code) {
   return code_rules().at(static_cast<size_t>(code)).outcome == Outcome::Sent;
 }
 
-/* gRPC's own libraries refuse a message by its size with RESOURCE_EXHAUSTED, which is otherwise an overload. */
-bool is_too_large(const Status &status) {
+}  // namespace
+
+bool says_too_large(const Status &status) {
   return status.code == Code::ResourceExhausted && (status.text.find("larger than max") != std::string::npos ||
                                                     status.text.find("exceeds maximum size") != std::string::npos);
 }
 
-}  // namespace
+void MessageSizes::accepted(size_t size) {
+  largest_accepted_ = std::max(largest_accepted_, size);
+  accepted_since_ = true;
+}
+
+/* A small difference of size, or a small message, says nothing: the server may be overloaded. */
+bool MessageSizes::is_too_large(size_t size) {
+  constexpr size_t small = 65'536;
+  if (size <= small || size / 2 <= largest_accepted_)
+    return false;
+  if (accepted_since_ && size >= smallest_refused_)
+    return true;
+  smallest_refused_ = std::min(smallest_refused_, size);
+  accepted_since_ = false;
+  return false;
+}
 
 const std::vector<CodeRule> &code_rules() {
   static const auto &rules = *new std::vector<CodeRule>{
@@ -200,12 +216,12 @@ const char *remedy(Code code) {
   }
 }
 
-Verdict verdict_of(const Status &status, const SecretMask &secrets) {
+Verdict verdict_of(const Status &status, bool too_large, const SecretMask &secrets) {
   const CodeRule &rule = code_rules().at(static_cast<size_t>(status.code));
   if (rule.outcome == Outcome::Sent)
     return {Outcome::Sent};
   Verdict verdict{.outcome = rule.outcome, .reason = rule.reason, .retry_after_ms = status.delay_ms};
-  if (is_too_large(status)) {
+  if (too_large) {
     verdict.outcome = Outcome::Retry;
     verdict.reason = OB_REASON_TOO_LARGE;
   }

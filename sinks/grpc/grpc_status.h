@@ -61,8 +61,25 @@ std::string percent_decoded(std::string_view text);
  * grpc-status-details-bin. -1 if there is none, or it is negative. */
 int64_t retry_delay_ms(std::string_view base64);
 
+/* Whether a server refuses a message by its size. gRPC's own libraries say so in a text; other servers have texts of
+ * their own for a status that usually means an overload. So a large message that is refused twice, while smaller ones
+ * were accepted in between, is too large. Used by one thread. */
+class MessageSizes {
+public:
+  void accepted(size_t size);
+  /* The server has answered RESOURCE_EXHAUSTED. */
+  bool is_too_large(size_t size);
+
+private:
+  size_t largest_accepted_ = 0, smallest_refused_ = SIZE_MAX;
+  bool accepted_since_ = false; /* since smallest_refused_ was refused */
+};
+
+/* Whether the text of the status says so. */
+bool says_too_large(const Status &status);
+
 /* How the event ended. `secrets`: masked in the server's text. */
-Verdict verdict_of(const Status &status, const SecretMask &secrets);
+Verdict verdict_of(const Status &status, bool too_large, const SecretMask &secrets);
 /* Of a call that was answered: the name of its status, and x-request-id of the trailers or the headers. */
 std::string acknowledgement_of(const HttpTransfer &answer, const SecretMask &secrets);
 /* The next step for a user; empty if there is none. Static string. */

@@ -219,6 +219,17 @@ def test_a_message_that_the_server_finds_too_large(db, make_service):
     assert db.sink("state", "grpc") == ("idle",)
 
 
+def test_a_message_that_is_too_large_in_the_words_of_the_server(db, service):
+    """It is known by the smaller ones that pass, and slows nothing down."""
+    service.behave(code="RESOURCE_EXHAUSTED", text="quota of bytes", keys=["large"])
+    db.grpc_sink("grpc", service, max_attempts="3", retry="50ms")
+    id = db.sql("SELECT outbox.enqueue('Order', 'large', 'order.large', jsonb_build_object('x', repeat('y', 100000)))")[0][0]
+    wait_until(lambda: db.enqueue("Order", "small") and db.sql("SELECT 1 FROM outbox.events WHERE id = %s AND status = 'FAILED'", id), 60, sinks(db), interval=0.1)
+    reasons = dict(db.sql("SELECT reason, publish_failures_total FROM outbox.failure_metrics WHERE sink = 'grpc'"))
+    assert reasons["too_large"] >= 2, reasons
+    assert "quota of bytes" in db.value("SELECT last_error FROM outbox.events WHERE id = %s", id)
+
+
 class Steady(Writers):
     """Enqueues events of 50 keys until it is stopped."""
 
