@@ -228,3 +228,4 @@ def test_the_network_guard(db, front):
     wait_until(lambda: db.sink("state", "aws") == ("circuit open",), 30, lambda: db.sql("SELECT * FROM outbox.sinks"))
     assert "127.0.0.0/8" in db.sink("last_error", "aws")[0]
     assert db.value("SELECT attempts FROM outbox.events_pending") == 0 and front.requests == []
+    assert db.sql("SELECT reason FROM outbox.failure_metrics") == [("blocked",)]

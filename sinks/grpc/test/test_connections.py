@@ -147,6 +147,7 @@ def test_a_private_network_is_refused(db, service):
     db.enqueue("Order", "1")
     state_is(db, "circuit open", "has an address that is")
     assert not service.read() and not probe(db)["guard"][0]
+    assert db.sql("SELECT reason FROM outbox.failure_metrics") == [("blocked",)]
 
 
 BAD = [

@@ -141,6 +141,7 @@ def the_machine_itself_is_refused(db, kind: str, hosts: str = "hosts", **options
             db.enqueue("Order", "1")
             said = "has an address that is the database server itself"
             wait_until(lambda: said in (db.sink("last_error", "guarded")[0] or ""), 30, lambda: db.sql("SELECT * FROM outbox.sinks"))
+            assert db.sql("SELECT reason FROM outbox.failure_metrics WHERE sink = 'guarded'") == [("blocked",)]
             ok, message, hint = db.sql("SELECT ok, message, hint FROM outbox.probe('guarded') WHERE NOT ok")[0]
             assert said in message and "option allow_networks" in message + hint and "option allow_networks" in db.sink("last_error", "guarded")[0]
             assert "127.0.0.1" not in message + db.sink("last_error", "guarded")[0]

@@ -32,6 +32,8 @@ public:
   /* Returns the text of an error event or a failed message with an explanation in front, without the address to which
    * a broker's name resolves. Any thread. */
   std::string explain(std::string_view text) const;
+  /* Has the network guard refused the address of which the text tells? Any thread. */
+  bool is_refused(std::string_view text) const { return !why_refused(text).empty(); }
 
 private:
   static int on_certificate(rd_kafka_t *client, const char *broker, int32_t id, int *error, int depth,

@@ -157,6 +157,10 @@ void KafkaSink::all_brokers_down(const std::string &text) {
 /* The cause of an outage can change while it lasts: a broker restarts with other credentials. */
 void KafkaSink::on_lost_connection(std::string_view text) {
   was_closed_ = is_ordinary_close(text);
+  if (producer_->is_refused(text))
+    last_reason_ = OB_REASON_BLOCKED; /* for librdkafka it is a connection that failed */
+  else if (last_reason_ == OB_REASON_BLOCKED)
+    last_reason_ = OB_REASON_CONNECTION;
   std::string reason = producer_->explain(text);
   if (reason == last_error_)
     return;

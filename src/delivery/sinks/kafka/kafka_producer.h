@@ -84,6 +84,7 @@ public:
 
   /* Explains librdkafka's text about a failed connection. */
   std::string explain(std::string_view text) const { return diagnosis_.explain(text); }
+  bool is_refused(std::string_view text) const { return diagnosis_.is_refused(text); }
 
   /* How long a broker's quota delayed the last request; 0 = not delayed. */
   std::chrono::milliseconds throttled() const { return std::chrono::milliseconds(throttled_ms_); }
