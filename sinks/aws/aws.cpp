@@ -57,7 +57,10 @@ public:
   std::vector<Advice> advise(const SinkConfig &config, const Options &server, const Options *mapping) const override {
     return advise_aws(static_cast<const AwsConfig &>(config), server, mapping);
   }
-  KindDefaults defaults(const Options & /*server*/) const override { return {10, "exponential 100ms..5min"}; }
+  KindDefaults defaults(const Options &server) const override {
+    return {
+        .max_attempts = 10, .retry = "exponential 100ms..5min", .longest_answer = HttpPeer::longest_answer(server)};
+  }
 };
 
 }  // namespace

@@ -46,6 +46,7 @@ public:
   KindDefaults defaults(const Options &server) const override {
     KindDefaults defaults{10, "exponential 100ms..5min"};
     read_option(server, MAX_MESSAGE_BYTES, parse_max_message_bytes, defaults.largest_message);
+    defaults.longest_answer = HttpPeer::longest_answer(server);
     return defaults;
   }
 };

@@ -30,7 +30,7 @@ extern "C" {
 #endif
 
 /* The interface is this file. Its number is raised by each change after which a kind must be compiled anew. */
-enum { OB_KIND_MAGIC = 0x6f627831, OB_KIND_INTERFACE = 9 };
+enum { OB_KIND_MAGIC = 0x6f627831, OB_KIND_INTERFACE = 10 };
 
 /* ---- plain data ------------------------------------------------------------------------------------------- */
 
@@ -134,6 +134,7 @@ typedef struct ob_common {
   const char *default_retry; /* static string */
   int64_t disable_after_ms;  /* the sink is disabled after failing for this long without a success; 0 = never */
   size_t max_payload;        /* bytes of the largest payload that the sink takes, as it is given in ob_event */
+  int64_t longest_answer_ms; /* a peer that has not answered an event for so long does not answer any more */
 } ob_common;
 
 /* Options that are valid and yet a typical mistake, for outbox.doctor(). */

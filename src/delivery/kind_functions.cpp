@@ -166,8 +166,16 @@ bool common_options(const char *kind, const ob_option *options, size_t n, ob_com
     const SinkKind &sink = sink_kind(kind);
     KindDefaults defaults = sink.defaults(to_options(options, n));
     const size_t max_payload = std::clamp(defaults.largest_message, OB_DEFAULT_MAX_PAYLOAD, OB_LARGEST_PAYLOAD);
-    *out = {true,       false, 0, -1, nullptr, defaults.max_attempts, defaults.retry, defaults.disable_after.count(),
-            max_payload};
+    *out = {true,
+            false,
+            0,
+            -1,
+            nullptr,
+            defaults.max_attempts,
+            defaults.retry,
+            defaults.disable_after.count(),
+            max_payload,
+            defaults.longest_answer.count()};
     for (const ob_option &option : std::span(options, n)) {
       std::string name = option.name;
       const char *value = option.value ? option.value : "";

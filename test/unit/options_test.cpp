@@ -189,6 +189,14 @@ TEST(Options, CommonOnesAreParsedWithTheirDefaults) {
   EXPECT_EQ(max_payload({{"message_max_bytes", "1000000000"}}), OB_LARGEST_PAYLOAD);
   EXPECT_EQ(max_payload({{"message_max_bytes", "20000000"}, {"max_payload", "1MB"}}), 1u << 20);
 
+  /* An HTTP request is waited for until its timeout is over. */
+  auto longest_answer_ms = [&](const char *kind, door::OptionList given) {
+    return border::common_options(kind, given, &common, &error) ? common.longest_answer_ms : 0;
+  };
+  EXPECT_EQ(longest_answer_ms("kafka", {}), 35'000);
+  EXPECT_EQ(longest_answer_ms("webhook", {}), 75'000);
+  EXPECT_EQ(longest_answer_ms("webhook", {{"timeout", "5min"}}), 360'000);
+
   door::OptionList bad = {{"max_attempts", "x"}};
   EXPECT_FALSE(border::common_options("memory", bad, &common, &error));
   EXPECT_STREQ(error.subject, "max_attempts");

@@ -186,6 +186,8 @@ struct KindDefaults {
   const char *retry;
   std::chrono::milliseconds disable_after{0}; /* disabled after failing for this long without a success; 0 = never */
   size_t largest_message = 0;                 /* in bytes, if options set it: max_payload's default is not smaller */
+  /* A peer that has not answered an event for so long does not answer any more. A broker counts as stalled before. */
+  std::chrono::milliseconds longest_answer{35'000};
 };
 
 class SinkKind {

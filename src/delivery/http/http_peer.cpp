@@ -144,6 +144,12 @@ void HttpPeer::add_secrets(const Options &mapping, SecretMask &secrets) {
   }
 }
 
+milliseconds HttpPeer::longest_answer(const Options &server) {
+  milliseconds timeout = HttpPeer().timeout;
+  read_option(server, TIMEOUT, parse_timeout, timeout);
+  return timeout + std::chrono::minutes(1);
+}
+
 std::vector<Advice> HttpPeer::advise(const Options &server, OptionName option) {
   const std::string *url = find_option(server, option);
   if (!url || !is_http(*url) || is_this_machine(UrlParts(*url).host()))

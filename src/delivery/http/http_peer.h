@@ -98,6 +98,8 @@ struct HttpPeer {
   /* Checks combinations of a user mapping's options. Throws BadInput. */
   static void check_mapping(const Options &mapping);
   static void add_secrets(const Options &mapping, SecretMask &secrets);
+  /* For KindDefaults: until then the endpoint may still work on a request. */
+  static std::chrono::milliseconds longest_answer(const Options &server);
   /* For a URL in this option. */
   static std::vector<Advice> advise(const Options &server, OptionName option);
   /* `url` is the target of the requests, or its origin; empty at DDL time if it may be in the user mapping. `mapping`

@@ -25,5 +25,6 @@ bool sink_common(const char *kind, const ob_option *options, size_t n, dispatch:
   strlcpy(common->retry, retry, sizeof(common->retry));
   common->disable_after_ms = given.disable_after_ms;
   common->max_payload = given.max_payload;
+  common->longest_answer_ms = given.longest_answer_ms;
   return true;
 }

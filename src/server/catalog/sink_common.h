@@ -11,6 +11,7 @@ typedef struct SinkCommon {
   char retry[256];
   int64 disable_after_ms; /* 0 = never */
   size_t max_payload;
+  int64 longest_answer_ms; /* as in ob_common */
 } SinkCommon;
 
 /* Returns false and sets nothing when the options do not parse, because another version of the library wrote them. */

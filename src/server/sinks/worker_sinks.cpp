@@ -33,9 +33,6 @@ extern "C" {
 }
 
 static const int CLOSE_GRACE_MS = 1000;
-/* When the worker gives its slot up. An HTTP request is waited for, since its endpoint may still work on it; a broker
- * that has not answered for so long is stalled. */
-static const int TURN_GRACE_MS = 6 * 60 * 1000, KAFKA_TURN_GRACE_MS = 35 * 1000;
 
 typedef struct SinkEntry {
   WorkerSink sink; /* first: its name is the hash key */
@@ -286,10 +283,10 @@ static void drop_entry(int i) {
   list[i] = list[--n_list];
 }
 
+/* When the worker gives its slot up: what is on its way may still be answered. */
 void worker_sinks_close(void) {
   for (int i = 0; i < n_list; i++)
-    worker_sink_close(list[i], SINK_CLOSED,
-                      strcmp(list[i]->kind, "kafka") == 0 ? KAFKA_TURN_GRACE_MS : TURN_GRACE_MS);
+    worker_sink_close(list[i], SINK_CLOSED, (int)list[i]->common.longest_answer_ms);
 }
 
 static Moment open_at(const WorkerSink *sink) {

@@ -100,7 +100,10 @@ public:
   bool sends_test_event() const override { return true; }
   /* The schedule of the Standard Webhooks specification: ten attempts within about three days. */
   KindDefaults defaults(const Options &server) const override {
-    return {10, "5s, 5m, 30m, 2h, 5h, 10h, 14h, 20h, 24h", disable_after_of(server)};
+    return {.max_attempts = 10,
+            .retry = "5s, 5m, 30m, 2h, 5h, 10h, 14h, 20h, 24h",
+            .disable_after = disable_after_of(server),
+            .longest_answer = HttpPeer::longest_answer(server)};
   }
 };
 
