@@ -42,7 +42,7 @@ public:
   std::vector<OptionName> target_options() const override { return {QUEUE_URL, TOPIC_ARN, EVENT_BUS}; }
   void check_mapping(const Options &mapping) const override { check_user_mapping(mapping); }
   SecretMask secrets(const Options &mapping) const override { return secrets_of(mapping); }
-  std::shared_ptr<const SinkConfig> parse(const Options &server, const Options *mapping) const override {
+  std::shared_ptr<const SinkConfig> parse(const Options &server, const Options *mapping, Owner) const override {
     return std::make_shared<AwsConfig>(server, mapping);
   }
   std::unique_ptr<Sink> open(const std::string &name, std::shared_ptr<const SinkConfig> config,

@@ -52,8 +52,8 @@ public:
     add_credentials(mapping, mask);
     return mask;
   }
-  std::shared_ptr<const SinkConfig> parse(const Options &server, const Options *mapping) const override {
-    return std::make_shared<NatsConfig>(server, mapping);
+  std::shared_ptr<const SinkConfig> parse(const Options &server, const Options *mapping, Owner owner) const override {
+    return std::make_shared<NatsConfig>(server, mapping, owner);
   }
   std::unique_ptr<Sink> open(const std::string & /*name*/, std::shared_ptr<const SinkConfig> config,
                              std::shared_ptr<Reporter> reporter) const override {

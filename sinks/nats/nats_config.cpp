@@ -3,8 +3,8 @@
 
 namespace outbox::nats {
 
-NatsConfig::NatsConfig(const Options &server, const Options *mapping)
-    : maker(server), connecting(parse_connecting(server, mapping)) {
+NatsConfig::NatsConfig(const Options &server, const Options *mapping, Owner owner)
+    : maker(server), connecting(parse_connecting(server, mapping, owner)) {
   read_option(server, MAX_IN_FLIGHT, parse_max_in_flight, max_in_flight);
   read_option(server, MAX_MESSAGE_BYTES, parse_max_message_bytes, max_message_bytes);
 }

@@ -140,8 +140,8 @@ std::string Connecting::who() const {
   return certificate_pem.empty() ? "a client without a login" : "the client's certificate";
 }
 
-Connecting parse_connecting(const Options &server, const Options *mapping) {
-  Connecting made{ConnectOptions::parse(server_words, server, mapping)};
+Connecting parse_connecting(const Options &server, const Options *mapping, Owner owner) {
+  Connecting made{ConnectOptions::parse(server_words, server, mapping, owner)};
   read_option(server, PING_INTERVAL, parse_ping_interval, made.ping_interval);
   if (const std::string *prefix = find_option(server, INBOX_PREFIX))
     made.inbox_prefix = *prefix;

@@ -47,8 +47,8 @@ public:
   const std::vector<OptionSpec> &options() const override { return rabbitmq_options(); }
   std::vector<OptionName> target_options() const override { return {HOSTS}; }
   void check_mapping(const Options &mapping) const override { check_user_mapping(mapping); }
-  std::shared_ptr<const SinkConfig> parse(const Options &server, const Options *mapping) const override {
-    return std::make_shared<RabbitConfig>(server, mapping);
+  std::shared_ptr<const SinkConfig> parse(const Options &server, const Options *mapping, Owner owner) const override {
+    return std::make_shared<RabbitConfig>(server, mapping, owner);
   }
   std::unique_ptr<Sink> open(const std::string & /*name*/, std::shared_ptr<const SinkConfig> config,
                              std::shared_ptr<Reporter> reporter) const override {

@@ -9,7 +9,7 @@ namespace outbox::rabbitmq {
 
 class RabbitConfig final : public SinkConfig {
 public:
-  RabbitConfig(const Options &server, const Options *mapping); /* throws BadInput */
+  RabbitConfig(const Options &server, const Options *mapping, Owner owner); /* throws BadInput */
 
   void check_event(const ob_event &event) const override;
   void check_new_event(const ob_event &event) const override { maker.check_new(event); }

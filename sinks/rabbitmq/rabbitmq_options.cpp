@@ -98,8 +98,8 @@ std::string Connecting::who() const {
   return external() ? "the client's certificate" : "user \"" + user + "\"";
 }
 
-Connecting parse_connecting(const Options &server, const Options *mapping) {
-  Connecting made{ConnectOptions::parse(broker, server, mapping)};
+Connecting parse_connecting(const Options &server, const Options *mapping, Owner owner) {
+  Connecting made{ConnectOptions::parse(broker, server, mapping, owner)};
   if (const std::string *vhost = find_option(server, VHOST))
     made.vhost = *vhost;
   read_option(server, HEARTBEAT, parse_heartbeat, made.heartbeat);

@@ -87,9 +87,9 @@ void check_user_mapping(const Options &mapping) {
   ConnectOptions::check_mapping(mapping);
 }
 
-Connecting parse_connecting(const Options &server, const Options *mapping) {
+Connecting parse_connecting(const Options &server, const Options *mapping, Owner owner) {
   Connecting made;
-  static_cast<ConnectOptions &>(made) = ConnectOptions::parse(server_words, server, mapping);
+  static_cast<ConnectOptions &>(made) = ConnectOptions::parse(server_words, server, mapping, owner);
   made.waits = find_option(server, WAIT_REPLICAS);
   read_option(server, DATABASE, parse_database, made.database);
   if (!mapping)

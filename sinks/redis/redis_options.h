@@ -22,7 +22,7 @@ struct Connecting : ConnectOptions {
 const std::vector<OptionSpec> &redis_options();
 
 /* Both throw BadInput. `mapping` may be null. */
-Connecting parse_connecting(const Options &server, const Options *mapping);
+Connecting parse_connecting(const Options &server, const Options *mapping, Owner owner);
 void check_user_mapping(const Options &mapping);
 uint32_t parse_max_in_flight(const std::string &name, const std::string &value);
 size_t parse_max_message_bytes(const std::string &name, const std::string &value);

@@ -30,7 +30,7 @@ extern "C" {
 #endif
 
 /* The interface is this file. Its number is raised by each change after which a kind must be compiled anew. */
-enum { OB_KIND_MAGIC = 0x6f627831, OB_KIND_INTERFACE = 10 };
+enum { OB_KIND_MAGIC = 0x6f627831, OB_KIND_INTERFACE = 11 };
 
 /* ---- plain data ------------------------------------------------------------------------------------------- */
 
@@ -108,7 +108,8 @@ typedef struct ob_sink_options {
   size_t n_server;
   const ob_option *mapping; /* of PUBLIC's user mapping: the secrets */
   size_t n_mapping;
-  bool mapping_known; /* false: the caller may not read the mapping, and what depends on it is left out */
+  bool mapping_known;      /* false: the caller may not read the mapping, and what depends on it is left out */
+  bool owner_is_superuser; /* the server's: the sink may connect to any network; of sink_open() and probe_start() */
 } ob_sink_options;
 
 typedef enum ob_scope {

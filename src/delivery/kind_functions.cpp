@@ -65,6 +65,9 @@ Options server_of(const ob_sink_options *given) {
 Options mapping_of(const ob_sink_options *given) {
   return to_options(given->mapping, given->n_mapping);
 }
+Owner owner_of(const ob_sink_options *given) {
+  return given->owner_is_superuser ? Owner::Superuser : Owner::User;
+}
 
 /* For functions that have nothing to return. */
 template <class Body> void guard(Body body) noexcept {
@@ -276,7 +279,7 @@ ob_sink *sink_open(ob_engine *engine, const char *name, const char *kind, const 
     Options opened = secrets;
     if (!inside(engine)->open_key(opened))
       throw BadInput(OB_NOT_YET, SSL_KEY_PEM, "the client's key is being opened", {}, {});
-    auto config = parse_options(sink, server, &opened);
+    auto config = parse_options(sink, server, &opened, owner_of(given));
     const std::string *on_dead_letter = find_option(server, ON_DEAD_LETTER);
     bool blocks_on_dead_letter = on_dead_letter && parse_on_dead_letter(ON_DEAD_LETTER, *on_dead_letter);
     Runner *runner =
@@ -339,7 +342,7 @@ bool sink_closed(ob_sink *sink) noexcept {
 ob_probe *probe_start(ob_engine *engine, const char *name, const char *kind, const ob_sink_options *given,
                       int timeout_ms, bool send, const char *topics, ob_error *error) noexcept {
   return guarded(error, static_cast<ob_probe *>(nullptr), [&]() -> ob_probe * {
-    auto probe = inside(engine)->probe(name, sink_kind(kind), server_of(given), mapping_of(given),
+    auto probe = inside(engine)->probe(name, sink_kind(kind), server_of(given), mapping_of(given), owner_of(given),
                                        std::chrono::milliseconds(timeout_ms), send, topics);
     return new StartedProbe{{&this_library,
                              [](ob_probe *started) noexcept {

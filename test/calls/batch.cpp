@@ -10,6 +10,7 @@ using outbox::KindDefaults;
 using outbox::OptionName;
 using outbox::Options;
 using outbox::OptionSpec;
+using outbox::Owner;
 using outbox::Reporter;
 using outbox::Sink;
 using outbox::SinkConfig;
@@ -37,7 +38,7 @@ public:
     return none;
   }
   std::vector<OptionName> target_options() const override { return {}; }
-  std::shared_ptr<const SinkConfig> parse(const Options &, const Options *) const override {
+  std::shared_ptr<const SinkConfig> parse(const Options &, const Options *, Owner) const override {
     return std::make_shared<ListConfig>();
   }
   std::unique_ptr<Sink> open(const std::string &, std::shared_ptr<const SinkConfig>,

@@ -15,7 +15,8 @@ inline ob_sink_options given(const OptionList &server, const OptionList *mapping
           .n_server = server.size(),
           .mapping = mapping ? mapping->data() : nullptr,
           .n_mapping = mapping ? mapping->size() : 0,
-          .mapping_known = mapping != nullptr};
+          .mapping_known = mapping != nullptr,
+          .owner_is_superuser = false};
 }
 
 /* `options` are those of the scope. */

@@ -101,7 +101,7 @@ public:
     return specs;
   }
   std::vector<OptionName> target_options() const override { return {PATH}; }
-  std::shared_ptr<const SinkConfig> parse(const Options &server, const Options *) const override {
+  std::shared_ptr<const SinkConfig> parse(const Options &server, const Options *, Owner) const override {
     auto config = std::make_shared<Config>();
     if (auto *capacity = find_option(server, CAPACITY))
       config->capacity = static_cast<uint32_t>(parse_int(CAPACITY, *capacity, 1, 1000));

@@ -437,12 +437,12 @@ void Engine::forget(Runner *runner) {
 }
 
 std::shared_ptr<Probe> Engine::probe(std::string name, const SinkKind &kind, Options server, Options mapping,
-                                     milliseconds timeout, bool send, std::string topics) {
+                                     Owner owner, milliseconds timeout, bool send, std::string topics) {
   auto probe = std::make_shared<Probe>(completion_queue_, std::move(name), timeout, send, std::move(topics));
   std::erase_if(probes_, [](auto &each) { return each.expired(); });
   probes_.push_back(probe);
-  background_.run([probe, &kind, server = std::move(server), mapping = std::move(mapping)] {
-    probe->run(kind, server, mapping);
+  background_.run([probe, &kind, server = std::move(server), mapping = std::move(mapping), owner] {
+    probe->run(kind, server, mapping, owner);
   });
   return probe;
 }

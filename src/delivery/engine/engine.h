@@ -107,7 +107,7 @@ public:
   bool next_log(ob_log_line &line);
   void forget(Runner *runner);
   /* Starts a probe, which ends by itself. Throws std::system_error if no thread can be started. */
-  std::shared_ptr<Probe> probe(std::string name, const SinkKind &kind, Options server, Options mapping,
+  std::shared_ptr<Probe> probe(std::string name, const SinkKind &kind, Options server, Options mapping, Owner owner,
                                std::chrono::milliseconds timeout, bool send, std::string topics);
   /* Returns true if all threads ended before the timeout. */
   bool close(std::chrono::milliseconds timeout);

@@ -51,9 +51,10 @@ void Probe::failed(std::string name, std::string message, std::string hint, std:
   add({std::move(name), false, std::move(message), std::move(hint), ms});
 }
 
-std::shared_ptr<void> Probe::try_out(const SinkKind &kind, const Options &server, const Options &mapping) {
+std::shared_ptr<void> Probe::try_out(const SinkKind &kind, const Options &server, const Options &mapping,
+                                     Owner owner) {
   try {
-    auto config = parse_options(kind, server, &mapping);
+    auto config = parse_options(kind, server, &mapping, owner);
     secrets_ = kind.secrets(mapping);
     auto remains = kind.probe(std::move(config), *this);
     if (send_ && !kind.sends_test_event())
@@ -68,11 +69,11 @@ std::shared_ptr<void> Probe::try_out(const SinkKind &kind, const Options &server
   return nullptr;
 }
 
-void Probe::run(const SinkKind &kind, const Options &server, const Options &mapping) {
+void Probe::run(const SinkKind &kind, const Options &server, const Options &mapping, Owner owner) {
   assert(!main_.is_current());
   std::shared_ptr<void> remains; /* destroyed last, after done_ is set */
   try {
-    remains = try_out(kind, server, mapping);
+    remains = try_out(kind, server, mapping, owner);
   } catch (...) { /* out of memory: the end is reported anyway */
   }
   std::lock_guard lock(mutex_);

@@ -37,7 +37,7 @@ public:
   /* ---- on the probe's thread ---- */
 
   /* Parses the options and lets the kind try them. Ends soon after the deadline or cancel(). */
-  void run(const SinkKind &kind, const Options &server, const Options &mapping);
+  void run(const SinkKind &kind, const Options &server, const Options &mapping, Owner owner);
 
   /* The name of the server, for hints with SQL. */
   const std::string &sink() const { return sink_; }
@@ -62,7 +62,7 @@ public:
   bool poll(std::vector<ProbeStep> &steps) const;
 
 private:
-  std::shared_ptr<void> try_out(const SinkKind &kind, const Options &server, const Options &mapping);
+  std::shared_ptr<void> try_out(const SinkKind &kind, const Options &server, const Options &mapping, Owner owner);
   void add(ProbeStep step);
 
   const OwnThread main_;

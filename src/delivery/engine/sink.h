@@ -220,8 +220,10 @@ public:
     return {};
   }
   /* Checks values and required options. `mapping` is null when only the server's options are known (DDL time, enqueue
-   * time); options that the user mapping may contain are then not required. */
-  virtual std::shared_ptr<const SinkConfig> parse(const Options &server, const Options *mapping) const = 0;
+   * time); options that the user mapping may contain are then not required. `owner` matters only to a configuration
+   * that connects. */
+  virtual std::shared_ptr<const SinkConfig> parse(const Options &server, const Options *mapping,
+                                                  Owner owner = Owner::User) const = 0;
   virtual std::unique_ptr<Sink> open(const std::string &name, std::shared_ptr<const SinkConfig> config,
                                      std::shared_ptr<Reporter> reporter) const = 0;
   /* Tries the options as a sink would, on the probe's thread, without sending an event. Returns an object whose

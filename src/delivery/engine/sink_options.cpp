@@ -3,7 +3,6 @@
  * SERVER runs, so that a worker never gets contradicting options.
  */
 #include "delivery/engine/sink_options.h"
-#include "delivery/owner_option.h"
 
 #include <algorithm>
 #include <span>
@@ -98,13 +97,12 @@ void check_owner(const SinkKind &kind, const Options &server, const Options &map
                  "ALTER SERVER ... OWNER TO ....");
 }
 
-std::shared_ptr<const SinkConfig> parse_options(const SinkKind &kind, const Options &server, const Options *mapping) {
-  Options given = server;
-  given.erase(OB_OWNER_IS_SUPERUSER);
-  check_options(kind, OB_SERVER, given, true);
+std::shared_ptr<const SinkConfig> parse_options(const SinkKind &kind, const Options &server, const Options *mapping,
+                                                Owner owner) {
+  check_options(kind, OB_SERVER, server, true);
   if (mapping)
     check_mapping(kind, *mapping, true);
-  return kind.parse(server, mapping);
+  return kind.parse(server, mapping, owner);
 }
 
 }  // namespace outbox

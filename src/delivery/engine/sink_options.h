@@ -24,7 +24,8 @@ void check_mapping(const SinkKind &kind, const Options &mapping, bool superuser)
 void check_owner(const SinkKind &kind, const Options &server, const Options &mapping);
 
 /* Checks the options again (an older version may have accepted more) and parses them. `mapping` may be null. */
-std::shared_ptr<const SinkConfig> parse_options(const SinkKind &kind, const Options &server, const Options *mapping);
+std::shared_ptr<const SinkConfig> parse_options(const SinkKind &kind, const Options &server, const Options *mapping,
+                                                Owner owner = Owner::User);
 
 /* Errors that several kinds raise with the same text. */
 [[noreturn]] void throw_secret_in_server(const std::string &name);

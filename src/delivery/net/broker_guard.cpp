@@ -2,8 +2,6 @@
  * one of its own within a private network. */
 #include "delivery/net/broker_guard.h"
 
-#include "delivery/owner_option.h"
-
 namespace outbox {
 
 static constexpr OptionName ALLOW_NETWORKS{"allow_networks"};
@@ -16,8 +14,8 @@ OptionSpec BrokerGuard::option() {
       "only.");
 }
 
-std::optional<BrokerGuard> BrokerGuard::of(const Options &server) {
-  if (find_option(server, OptionName(OB_OWNER_IS_SUPERUSER)))
+std::optional<BrokerGuard> BrokerGuard::of(const Options &server, Owner owner) {
+  if (owner == Owner::Superuser)
     return std::nullopt;
   std::vector<Network> networks = networks_for_all();
   if (const std::string *given = find_option(server, ALLOW_NETWORKS)) {

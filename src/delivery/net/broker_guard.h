@@ -20,7 +20,7 @@ public:
   /* The option that allows further networks. */
   static OptionSpec option();
   /* Nothing, if the sink's owner is a superuser: every address may be connected to. */
-  static std::optional<BrokerGuard> of(const Options &server);
+  static std::optional<BrokerGuard> of(const Options &server, Owner owner);
 
   /* As NetworkGuard::check(). */
   template <class Address> std::optional<Refusal> check(const Address &address) const {

@@ -129,7 +129,8 @@ std::vector<Advice> ConnectOptions::advise(const Options &server) const {
            true}};
 }
 
-ConnectOptions ConnectOptions::parse(const PeerWords &words, const Options &server, const Options *mapping) {
+ConnectOptions ConnectOptions::parse(const PeerWords &words, const Options &server, const Options *mapping,
+                                     Owner owner) {
   ConnectOptions made;
   made.words = words;
   read_option(server, TLS, parse_bool, made.tls);
@@ -141,7 +142,7 @@ ConnectOptions ConnectOptions::parse(const PeerWords &words, const Options &serv
                    std::string("Example: OPTIONS (hosts 'localhost:") + port + "').");
   made.hosts = parse_hosts(HOSTS, *hosts, port);
   read_option(server, CONNECT_TIMEOUT, parse_connect_timeout, made.connect_timeout);
-  made.guard = BrokerGuard::of(server);
+  made.guard = BrokerGuard::of(server, owner);
   if (!made.tls)
     for (OptionName name : {SSL_CA_PEM, ENABLE_SSL_CERTIFICATE_VERIFICATION})
       refuse_without_meaning(server, name, "The connection has no TLS: set tls 'true'.");

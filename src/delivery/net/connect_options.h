@@ -42,7 +42,7 @@ struct ConnectOptions {
   /* All but `hosts`. */
   static const std::vector<OptionSpec> &specs();
   /* `mapping` may be null. Throws BadInput; hosts must be given. */
-  static ConnectOptions parse(const PeerWords &words, const Options &server, const Options *mapping);
+  static ConnectOptions parse(const PeerWords &words, const Options &server, const Options *mapping, Owner owner);
   /* The combinations of certificate, key and password. Throws BadInput. */
   static void check_mapping(const Options &mapping);
   bool leaves_this_machine() const;

@@ -30,6 +30,9 @@ struct BadInput : std::runtime_error {
 
 using Options = std::map<std::string, std::string>;
 
+/* Who owns the foreign server. A superuser's sink may connect to any network. */
+enum class Owner { User, Superuser };
+
 /* A function that throws BadInput for an invalid value; null: any text is valid. */
 using OptionCheck = void (*)(const std::string &name, const std::string &value);
 

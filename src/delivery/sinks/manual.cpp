@@ -28,7 +28,7 @@ public:
     return none;
   }
   std::vector<OptionName> target_options() const override { return {}; }
-  std::shared_ptr<const SinkConfig> parse(const Options &, const Options *) const override {
+  std::shared_ptr<const SinkConfig> parse(const Options &, const Options *, Owner) const override {
     return std::make_shared<ManualConfig>();
   }
   std::unique_ptr<Sink> open(const std::string &, std::shared_ptr<const SinkConfig>,

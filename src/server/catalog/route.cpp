@@ -304,7 +304,7 @@ const ob_checker *route_checker(RouteSink *sink) {
   Datum datum = SysCacheGetAttr(FOREIGNSERVEROID, tuple, Anum_pg_foreign_server_srvoptions, &isnull);
   ob_option *options = wrapper_options(datum, isnull, &n);
   n = without_unused_url(sink->server_oid, options, n);
-  const ob_sink_options given = {options, n, NULL, 0, false};
+  const ob_sink_options given = {options, n, NULL, 0, false, false};
   sink->checker = ob_kind(sink->kind)->checker_open(sink->kind, &given, &error);
   sink->max_payload = ob_kind(sink->kind)->common_options(sink->kind, options, n, &common, &error)
                           ? common.max_payload

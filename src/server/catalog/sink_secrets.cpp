@@ -59,7 +59,7 @@ ob_checker *sink_checker_with_secrets(Oid server_oid, const char *kind) {
   if (!may_read)
     return NULL;
   ob_option *mapping = public_mapping(server_oid, &n_mapping);
-  const ob_sink_options given = {options, n_options, mapping, n_mapping, true};
+  const ob_sink_options given = {options, n_options, mapping, n_mapping, true, false};
   return ob_kind(kind)->checker_open(kind, &given, &error);
 }
 
@@ -100,7 +100,7 @@ SQL_FUNCTION(outbox_sink_advice) {
   wrappers_name_database();
   ob_option *mapping = public_mapping(server_oid, &n_mapping);
   const char *utf8_name = pg_server_to_any(name, (int)strlen(name), PG_UTF8);
-  const ob_sink_options given = {options, n_options, mapping, n_mapping, mapping != NULL};
+  const ob_sink_options given = {options, n_options, mapping, n_mapping, mapping != NULL, false};
   const size_t n = ob_kind(kind)->advise(kind, utf8_name, &given, advice, lengthof(advice));
   for (const ob_advice &one : std::span(advice, n)) {
     Datum values[] = {text_of(one.check), text_of(one.may_be_meant ? "ok" : "warning"), text_of(one.detail),

@@ -140,7 +140,7 @@ SQL_FUNCTION(outbox_validator) {
   wrappers_name_database();
   if (catalog == ForeignServerRelationId || catalog == UserMappingRelationId) {
     ob_scope scope = catalog == ForeignServerRelationId ? OB_SERVER : OB_USER_MAPPING;
-    const ob_sink_options given = {options, n, options, n, true};
+    const ob_sink_options given = {options, n, options, n, true, false};
     if (!ob_kind(kind)->check_options(kind, scope, &given, superuser(), &error))
       delivery_option_error(&error, kind, scope);
   } else if (n > 0) {

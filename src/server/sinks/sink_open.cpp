@@ -18,8 +18,8 @@ static const int REOPEN_PAUSE_MS = 10000;
 static const int NOT_YET_PAUSE_MS = 200;
 
 static bool owner_may(const WorkerSink *sink, const SinkOptions *given, ob_error *error) {
-  return given->owner_is_superuser ||
-         ob_kind(sink->kind)->check_options(sink->kind, OB_BOTH, &given->given, false, error);
+  return given->options.owner_is_superuser ||
+         ob_kind(sink->kind)->check_options(sink->kind, OB_BOTH, &given->options, false, error);
 }
 
 /* Returns NULL with *error filled. */
@@ -38,7 +38,7 @@ static ob_sink *open_handle(ob_engines *engine, const WorkerSink *sink, const Si
   sigset_t before;
   outbox::block_signals(&before); /* a SIGQUIT meanwhile is no crash of the sink's */
   if (owner_may(sink, given, error))
-    handle = ob_sink_open(engine, sink->name, sink->kind, &given->given, error);
+    handle = ob_sink_open(engine, sink->name, sink->kind, &given->options, error);
   careful().opened(handle != NULL);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   return handle;
@@ -47,7 +47,7 @@ static ob_sink *open_handle(ob_engines *engine, const WorkerSink *sink, const Si
 void sink_read_common_options(WorkerSink *sink, const SinkOptions *given) {
   const bool blocked_before = sink->rules.dead_letters_block;
 
-  (void)sink_common(sink->kind, given->given.server, given->given.n_server, &sink->rules, &sink->common);
+  (void)sink_common(sink->kind, given->options.server, given->options.n_server, &sink->rules, &sink->common);
   sink->keeps_delivered = sink->common.retention_ms > 0;
   if (sink->handle) {
     ob_sink_order order = {};
@@ -111,5 +111,5 @@ ob_probe *sink_probe(ob_engines *engine, const WorkerSink *sink, const SinkOptio
   memset(error, 0, sizeof(*error));
   if (!owner_may(sink, given, error))
     return NULL;
-  return ob_probe_start(engine, sink->name, sink->kind, &given->given, timeout_ms, send, topics, error);
+  return ob_probe_start(engine, sink->name, sink->kind, &given->options, timeout_ms, send, topics, error);
 }

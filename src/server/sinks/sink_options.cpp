@@ -4,8 +4,6 @@
  */
 #include "server/sinks/sink_options.h"
 
-#include "delivery/owner_option.h"
-
 #include "server/base/settings.h"
 #include "server/catalog/wrappers.h"
 
@@ -35,32 +33,22 @@ static ob_option *read_options(OUTBOX_SYSCACHE cache, HeapTuple tuple, AttrNumbe
   return options;
 }
 
-static void add_option(SinkOptions *given, const char *name) {
-  ob_option *longer = (ob_option *)palloc((given->given.n_server + 1) * sizeof(ob_option));
-
-  for (size_t i = 0; i < given->given.n_server; i++)
-    longer[i] = given->given.server[i];
-  longer[given->given.n_server].name = name;
-  longer[given->given.n_server].value = "true";
-  given->given.server = longer;
-  given->given.n_server++;
-}
-
 SinkOptions sink_options_read(Oid server_oid, const char *name, uint64 *fingerprint) {
   MemoryContext context = AllocSetContextCreate(TopMemoryContext, "outbox sink options", ALLOCSET_SMALL_SIZES);
   MemoryContext previous = MemoryContextSwitchTo(context);
-  SinkOptions given = {{NULL, 0, NULL, 0, true}, false, context};
+  SinkOptions sink = {{}, context};
+  ob_sink_options *given = &sink.options;
+
+  given->mapping_known = true;
   /* The name is part of it, because the delivery library's messages contain it. */
   *fingerprint = hash_combine64(server_oid, hash_bytes_extended((const unsigned char *)name, strlen(name), 3));
 
   HeapTuple server = SearchSysCache1(FOREIGNSERVEROID, ObjectIdGetDatum(server_oid));
   if (HeapTupleIsValid(server)) {
-    given.given.server =
-        read_options(FOREIGNSERVEROID, server, Anum_pg_foreign_server_srvoptions, &given.given.n_server, fingerprint);
-    given.owner_is_superuser = superuser_arg(((Form_pg_foreign_server)GETSTRUCT(server))->srvowner);
-    *fingerprint = hash_combine64(*fingerprint, given.owner_is_superuser);
-    if (given.owner_is_superuser)
-      add_option(&given, OB_OWNER_IS_SUPERUSER);
+    given->server =
+        read_options(FOREIGNSERVEROID, server, Anum_pg_foreign_server_srvoptions, &given->n_server, fingerprint);
+    given->owner_is_superuser = superuser_arg(((Form_pg_foreign_server)GETSTRUCT(server))->srvowner);
+    *fingerprint = hash_combine64(*fingerprint, given->owner_is_superuser);
     ReleaseSysCache(server);
   }
   /* The worker uses only the mapping FOR PUBLIC. */
@@ -68,8 +56,8 @@ SinkOptions sink_options_read(Oid server_oid, const char *name, uint64 *fingerpr
       SearchSysCache2(USERMAPPINGUSERSERVER, ObjectIdGetDatum(InvalidOid), ObjectIdGetDatum(server_oid));
   if (HeapTupleIsValid(mapping)) {
     *fingerprint = hash_combine64(*fingerprint, 1);
-    given.given.mapping = read_options(USERMAPPINGUSERSERVER, mapping, Anum_pg_user_mapping_umoptions,
-                                       &given.given.n_mapping, fingerprint);
+    given->mapping =
+        read_options(USERMAPPINGUSERSERVER, mapping, Anum_pg_user_mapping_umoptions, &given->n_mapping, fingerprint);
     ReleaseSysCache(mapping);
   }
   if (setting_allow_networks)
@@ -77,5 +65,5 @@ SinkOptions sink_options_read(Oid server_oid, const char *name, uint64 *fingerpr
                                                                     strlen(setting_allow_networks), 2));
   MemoryContextSwitchTo(previous);
 
-  return given;
+  return sink;
 }

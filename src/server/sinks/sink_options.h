@@ -8,8 +8,7 @@
 /* The options of a sink. They are copied into `context`, because the sink is opened after the transaction. The caller
  * deletes the context. */
 typedef struct SinkOptions {
-  ob_sink_options given;
-  bool owner_is_superuser;
+  ob_sink_options options;
   MemoryContext context;
 } SinkOptions;
 

@@ -304,8 +304,8 @@ public:
              " -- consumers find the time of the event in a header with headers 'created_at:header'",
          true}};
   }
-  std::shared_ptr<const SinkConfig> parse(const Options &server, const Options *mapping) const override {
-    return std::make_shared<KafkaConfig>(server, mapping);
+  std::shared_ptr<const SinkConfig> parse(const Options &server, const Options *mapping, Owner owner) const override {
+    return std::make_shared<KafkaConfig>(server, mapping, owner);
   }
   std::unique_ptr<Sink> open(const std::string & /*name*/, std::shared_ptr<const SinkConfig> config,
                              std::shared_ptr<Reporter> reporter) const override {

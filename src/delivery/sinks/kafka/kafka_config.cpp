@@ -193,8 +193,8 @@ rd_kafka_t *start_kafka(KafkaConf conf) {
   return kafka;
 }
 
-KafkaConfig::KafkaConfig(const Options &server, const Options *mapping)
-    : maker_(server), guard_(BrokerGuard::of(server)) {
+KafkaConfig::KafkaConfig(const Options &server, const Options *mapping, Owner owner)
+    : maker_(server), guard_(BrokerGuard::of(server, owner)) {
   if (!find_option(server, BOOTSTRAP_SERVERS))
     throw BadInput(OB_MISSING_OPTION, BOOTSTRAP_SERVERS, "option \"bootstrap_servers\" is required",
                    "A Kafka sink needs a broker to start from.",

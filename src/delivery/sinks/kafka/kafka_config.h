@@ -25,7 +25,7 @@ class KafkaConfig final : public SinkConfig {
 public:
   static const std::vector<OptionSpec> &options();
 
-  KafkaConfig(const Options &server, const Options *mapping); /* throws BadInput */
+  KafkaConfig(const Options &server, const Options *mapping, Owner owner = Owner::User); /* throws BadInput */
 
   void check_event(const ob_event &event) const override;
   void check_new_event(const ob_event &event) const override { maker_.check_new(event); }

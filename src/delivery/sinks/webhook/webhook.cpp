@@ -76,7 +76,7 @@ public:
     HttpPeer::check_mapping(mapping);
   }
   SecretMask secrets(const Options &mapping) const override { return webhook_secrets(mapping); }
-  std::shared_ptr<const SinkConfig> parse(const Options &server, const Options *mapping) const override {
+  std::shared_ptr<const SinkConfig> parse(const Options &server, const Options *mapping, Owner) const override {
     return parse_webhook(server, mapping);
   }
   std::unique_ptr<Sink> open(const std::string &name, std::shared_ptr<const SinkConfig> config,
