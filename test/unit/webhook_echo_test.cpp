@@ -45,3 +45,20 @@ TEST(WebhookEcho, OfHeadersAndSigningKeys) {
       {{"headers", R"({"X-Key": "Token s3cr3t/k3y+of=mine"})"}, {"secret", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"}},
       {"s3cr3t/k3y+of=mine", "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"});
 }
+
+/* The body repeats the secret, so that wherever it is cut, that is within one. */
+TEST(WebhookEcho, WhereverItIsCut) {
+  const std::string token = "zqx7-horse-battery-staple";
+  Shared<std::string> body;
+  FaultServer peer([&](const HttpRequest &, Peer &to) { return to.answer(500, {}, body.get()); });
+  WebhookHarness crm(WebhookHarness::local(peer), {{"bearer_token", token}});
+  for (size_t before = 0; before <= token.size(); before++) {
+    std::string said(before + 1, '.');
+    while (said.size() < 2 * OB_ERROR_MAX)
+      said += " " + token;
+    body.set(said);
+    const std::string error = crm.send(TestEvent(before + 1, 1)).error;
+    EXPECT_EQ(error.find("zqx7"), error.npos) << before;
+    EXPECT_NE(error.find("***"), error.npos) << error;
+  }
+}
