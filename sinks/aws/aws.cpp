@@ -1,7 +1,4 @@
-/*
- * aws.cpp: the kind, and the sink, which is an HTTP sender that takes no event before there are credentials to sign
- * with.
- */
+/* aws.cpp: the kind of sink. HttpSender (delivery/http/http_sender.h) does the work; protocol.h is its protocol. */
 #include "aws_probe.h"
 #include "delivery/engine/kind_library.h"
 #include "delivery/engine/probe.h"
@@ -9,30 +6,6 @@
 
 namespace outbox::aws_sink {
 namespace {
-
-class AwsSink final : public Sink {
-public:
-  AwsSink(const std::string &name, const std::shared_ptr<const AwsConfig> &config,
-          const std::shared_ptr<Reporter> &reporter)
-      : signer_(std::make_shared<Signer>(config, reporter)),
-        sender_(name, std::shared_ptr<const HttpPeer>(config, &config->peer),
-                std::make_shared<Protocol>(config, signer_, reporter), reporter) {}
-
-  void keep_acknowledgements(bool keep) override { sender_.keep_acknowledgements(keep); }
-  uint32_t credit() const override { return signer_->is_ready() ? sender_.credit() : 0; }
-  Submitted submit(const ob_event &event) override {
-    return signer_->is_ready() ? sender_.submit(event) : Submitted(false);
-  }
-  void flush() override { sender_.flush(); }
-  void poll() override { sender_.poll(); }
-  void pause() override { sender_.pause(); }
-  void release_queued() override { sender_.release_queued(); }
-  void abandon() override { sender_.abandon(); }
-
-private:
-  const std::shared_ptr<Signer> signer_;
-  HttpSender sender_;
-};
 
 class AwsKind final : public SinkKind {
 public:
@@ -47,7 +20,10 @@ public:
   }
   std::unique_ptr<Sink> open(const std::string &name, std::shared_ptr<const SinkConfig> config,
                              std::shared_ptr<Reporter> reporter) const override {
-    return std::make_unique<AwsSink>(name, std::static_pointer_cast<const AwsConfig>(config), reporter);
+    auto aws = std::static_pointer_cast<const AwsConfig>(config);
+    auto signer = std::make_shared<Signer>(aws, reporter);
+    return std::make_unique<HttpSender>(name, std::shared_ptr<const HttpPeer>(aws, &aws->peer),
+                                        std::make_shared<Protocol>(aws, std::move(signer), reporter), reporter);
   }
   std::shared_ptr<void> probe(std::shared_ptr<const SinkConfig> config, Probe &probe) const override {
     probe_aws(std::static_pointer_cast<const AwsConfig>(config), probe);

@@ -22,7 +22,7 @@ HttpMessage Protocol::render(const ob_event &event) const {
   return message;
 }
 
-HttpCall Protocol::call(const std::vector<HttpMessage> &messages) const {
+HttpCall Protocol::call(const HttpContent &carried) const {
   const auto now = Clock::now();
   Content content;
   if (config_->target.may_be_void() && now >= ask_at_) {
@@ -31,8 +31,8 @@ HttpCall Protocol::call(const std::vector<HttpMessage> &messages) const {
       ask_at_ = now + std::min<Clock::duration>(known_for, config_->peer.timeout); /* if no answer comes */
   } else {
     std::vector<const Fields *> entries;
-    entries.reserve(messages.size());
-    for (const HttpMessage &message : messages)
+    entries.reserve(carried.messages.size());
+    for (const HttpMessage &message : carried.messages)
       entries.push_back(&message.parts);
     content = batch_request(config_->target, entries);
   }
@@ -68,14 +68,13 @@ static Signer::Time began(const HttpTransfer &answer) {
   return std::chrono::steady_clock::now() - std::chrono::microseconds(microseconds);
 }
 
-HttpVerdict Protocol::classify_response(const HttpTransfer &answer, CURLcode code,
-                                        const std::vector<HttpMessage> &messages) const {
+HttpVerdict Protocol::classify_response(const HttpTransfer &answer, CURLcode code, const HttpContent &content) const {
   if (code != CURLE_OK)
     return {{Outcome::RetryBlameSink, "the connection broke within the answer", OB_REASON_CONNECTION}};
   if (asks_for_bus(answer.sent()) && may_send(answer))
     return {{Outcome::Returned, "not sent yet: the sink has asked whether its event bus is there"}};
   auto judged = [&](const std::string &body, const std::string &error_type) {
-    return aws_sink::judge(config_->target, messages.size(), {answer.status(), body, error_type});
+    return aws_sink::judge(config_->target, content.messages.size(), {answer.status(), body, error_type});
   };
   const std::string error_type = answer.header("x-amzn-errortype");
   Judgement judgement = judged(std::string(answer.body()), error_type);

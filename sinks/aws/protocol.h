@@ -25,12 +25,14 @@ public:
   size_t most_messages() const override { return most_entries; }
   size_t most_weight() const override { return config_->max_message_bytes; }
   HttpMessage render(const ob_event &event) const override;
-  HttpCall call(const std::vector<HttpMessage> &messages) const override;
-  HttpVerdict classify_response(const HttpTransfer &answer, CURLcode code,
-                                const std::vector<HttpMessage> &messages) const override;
-  std::vector<std::string> acknowledgements(const HttpTransfer &answer,
-                                            const std::vector<HttpMessage> &messages) const override {
-    return names_given(config_->target, messages.size(), std::string(answer.body()));
+  std::optional<HttpGrant> grant() const override { return signer_->grant(); }
+  HttpCall call(const HttpContent &content) const override;
+  HttpVerdict classify_response(const HttpTransfer &answer, CURLcode code, const HttpContent &content) const override;
+  std::vector<std::string> acknowledgements(const HttpTransfer &answer, const HttpContent &content) const override {
+    return names_given(config_->target, content.messages.size(), std::string(answer.body()));
+  }
+  std::string without_secrets(std::string_view text, const HttpContent & /*content*/, bool cut) const override {
+    return signer_->without_secrets(text, cut);
   }
 
 private:

@@ -87,6 +87,13 @@ Signer::Credentials Signer::current() const {
   return last_;
 }
 
+HttpGrant Signer::grant() const {
+  Credentials credentials = current();
+  if (!credentials)
+    return {.error = chain_->now().error};
+  return {.secret = {credentials, &credentials->secret_access_key}};
+}
+
 aws::Headers Signer::sign(const Content &content) const {
   return signed_headers(config_->target, content, *current(), time(nullptr) + ahead_);
 }

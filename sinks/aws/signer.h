@@ -12,6 +12,7 @@
 #include <string>
 
 #include "aws_config.h"
+#include "delivery/http/http_sender.h"
 #include "delivery/identity/renewed.h"
 #include "request.h"
 
@@ -35,10 +36,10 @@ public:
   /* Throws std::system_error if no thread can be started. */
   Signer(std::shared_ptr<const AwsConfig> config, std::shared_ptr<Reporter> reporter);
 
-  /* There are credentials. Once they are there, the last ones are used until there are newer ones: AWS says when
-   * they have expired. */
-  bool is_ready() const { return current() != nullptr; }
-  /* Needs is_ready(). */
+  /* Once there are credentials, the last ones are used until there are newer ones: AWS says when they have expired.
+   */
+  HttpGrant grant() const;
+  /* Needs a grant. */
   aws::Headers sign(const Content &content) const;
 
   /* AWS repeats some of what it was sent. */

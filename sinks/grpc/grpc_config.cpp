@@ -104,29 +104,21 @@ HttpHeaders GrpcConfig::event_metadata(const ob_event &event) const {
 }
 
 HttpMessage GrpcConfig::render(const ob_event &event) const {
-  HttpMessage message{.parts = {framed(message_of(form_, event))}};
-  for (auto &[name, value] : event_metadata(event)) {
-    message.parts.push_back(name);
-    message.parts.push_back(value);
-  }
-  return message;
+  return {.headers = event_metadata(event), .body = framed(message_of(form_, event))};
 }
 
-HttpCall GrpcConfig::call(const std::vector<HttpMessage> &messages) const {
-  const std::vector<std::string> &parts = messages.at(0).parts;
-  HttpCall call{.headers = fixed_metadata(), .body = parts.at(0)};
+HttpCall GrpcConfig::call(const HttpContent & /*content*/) const {
+  HttpCall call{.headers = fixed_metadata()};
   call.headers.insert(call.headers.end(), secret_headers_.begin(), secret_headers_.end());
-  for (size_t i = 1; i + 1 < parts.size(); i += 2)
-    call.headers.emplace_back(parts[i], parts[i + 1]);
   return call;
 }
 
 HttpVerdict GrpcConfig::classify_response(const HttpTransfer &answer, CURLcode code,
-                                          const std::vector<HttpMessage> &messages) const {
+                                          const HttpContent &content) const {
   if (!answer.is_http2())
     return {{Outcome::SinkDown, "the server does not speak HTTP/2, which gRPC needs", OB_REASON_CONNECTION}};
   const Status status = status_of(answer, code);
-  const size_t size = messages.at(0).parts.at(0).size();
+  const size_t size = content.messages.at(0).body.size();
   const bool too_large =
       status.code == Code::ResourceExhausted && (says_too_large(status) || sizes_->is_too_large(size));
   HttpVerdict verdict{verdict_of(status, too_large, secrets)};

@@ -28,12 +28,14 @@ public:
 
   const std::string &url() const override { return url_; }
   HttpMessage render(const ob_event &event) const override;
-  HttpCall call(const std::vector<HttpMessage> &messages) const override;
-  HttpVerdict classify_response(const HttpTransfer &answer, CURLcode code,
-                                const std::vector<HttpMessage> &messages) const override;
+  HttpCall call(const HttpContent &content) const override;
+  HttpVerdict classify_response(const HttpTransfer &answer, CURLcode code, const HttpContent &content) const override;
   std::vector<std::string> acknowledgements(const HttpTransfer &answer,
-                                            const std::vector<HttpMessage> & /*messages*/) const override {
+                                            const HttpContent & /*content*/) const override {
     return {acknowledgement_of(answer, secrets)};
+  }
+  std::string without_secrets(std::string_view text, const HttpContent & /*content*/, bool cut) const override {
+    return secrets.masked(text, cut);
   }
 
   /* The metadata that does not depend on the event. */

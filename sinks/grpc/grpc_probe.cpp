@@ -24,12 +24,13 @@ const char *hint_of(const HttpTransfer &answer) {
 
 /* Returns the call's status, or records why there is none. If the answer was lost because it came before the message,
  * the call is made without one: its request is complete with its head. */
-std::optional<Status> called(HttpTransfer &transfer, const std::string &url, const HttpCall &call, const char *step,
+std::optional<Status> called(HttpTransfer &transfer, HttpContent content, const HttpCall &call, const char *step,
                              Probe &probe) {
-  transfer.prepare(url, call.headers, call.body);
+  prepare(transfer, content, call);
   CURLcode code = HttpProbe::run(transfer, probe);
   if (transfer.answer_lost(code)) {
-    transfer.prepare(url, call.headers, {});
+    content.messages.at(0).body.clear();
+    prepare(transfer, content, call);
     code = HttpProbe::run(transfer, probe);
   }
   if (auto failure = transfer.no_answer(code)) {
@@ -57,8 +58,8 @@ void name_libcurl_without_te(Probe &probe) {
 
 bool speaks_grpc(const std::shared_ptr<const GrpcConfig> &config, Probe &probe) {
   HttpTransfer transfer(config, probe.sink(), config->url());
-  HttpCall call = config->call({{.parts = {framed({})}}});
-  auto status = called(transfer, config->origin() + health_method, call, "HTTP/2", probe);
+  const HttpContent content{{{.url = config->origin() + health_method, .body = framed({})}}};
+  auto status = called(transfer, content, config->call(content), "HTTP/2", probe);
   if (!status)
     return false;
   if (status->http != 200 || !transfer.header("content-type").starts_with("application/grpc")) {
@@ -85,10 +86,10 @@ void send(const std::shared_ptr<const GrpcConfig> &config, Probe &probe) {
     test.event.payload_is_bytes = true;
   }
   HttpTransfer transfer(config, probe.sink(), config->url());
-  const HttpMessage message = config->render(test.event);
-  HttpCall call = config->call({message});
+  const HttpContent content{{config->render(test.event)}};
+  HttpCall call = config->call(content);
   call.headers.emplace_back("outbox-probe", "true");
-  auto status = called(transfer, call.url, call, "call", probe);
+  auto status = called(transfer, content, call, "call", probe);
   if (!status)
     return;
   const Verdict end = verdict_of(*status, says_too_large(*status), config->secrets);

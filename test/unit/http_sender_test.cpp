@@ -20,6 +20,9 @@ struct LineProtocol : HttpPeer, HttpProtocol {
   std::string target;
   size_t most = 3, weight = SIZE_MAX;
   int64_t pause_ms = -1; /* with t */
+  bool own_urls = false, needs_grant = false;
+  mutable Shared<HttpGrant> granted;
+  mutable std::atomic<int> refusals{0};
 
   explicit LineProtocol(std::string url) : target(std::move(url)) {
     guard = NetworkGuard(parse_networks("allow_networks", "127.0.0.0/8"));
@@ -30,21 +33,35 @@ struct LineProtocol : HttpPeer, HttpProtocol {
   size_t most_weight() const override { return weight; }
   HttpMessage render(const ob_event &event) const override {
     std::string line = std::to_string(event.key_hash) + " " + std::to_string(event.ticket) + "\n";
-    return {.parts = {line}, .weight = line.size()};
+    const size_t size = line.size();
+    return {.url = own_urls ? target + "/of/" + std::to_string(event.key_hash) : "",
+            .headers = {{"Content-Type", "text/plain"}},
+            .parts = {std::move(line)},
+            .weight = size};
   }
-  HttpCall call(const std::vector<HttpMessage> &messages) const override {
-    HttpCall call{.url = {}, .headers = {{"Content-Type", "text/plain"}, {"X-Kind", "lines"}}, .body = {}};
-    for (const HttpMessage &message : messages)
+  std::optional<HttpGrant> grant() const override {
+    return needs_grant ? std::optional(granted.get()) : std::nullopt;
+  }
+  void refused(const std::shared_ptr<const std::string> &grant) const override {
+    EXPECT_EQ(grant, granted.get().secret);
+    ++refusals;
+  }
+  HttpCall call(const HttpContent &content) const override {
+    HttpCall call{.headers = {{"X-Kind", "lines"}}};
+    if (content.grant)
+      call.headers.emplace_back("X-Grant", *content.grant);
+    for (const HttpMessage &message : content.messages)
       call.body += message.parts.at(0);
     return call;
   }
-  HttpVerdict classify_response(const HttpTransfer &answer, CURLcode,
-                                const std::vector<HttpMessage> &messages) const override {
+  HttpVerdict classify_response(const HttpTransfer &answer, CURLcode, const HttpContent &content) const override {
+    if (answer.status() == 401 || answer.status() == 410)
+      return classify_answer({.status = answer.status()});
     HttpVerdict verdict;
     verdict.send_each_alone = answer.body() == "alone";
     if (verdict.send_each_alone)
       return verdict;
-    for (size_t i = 0; i < messages.size(); i++)
+    for (size_t i = 0; i < content.messages.size(); i++)
       switch (answer.body().at(i)) {
       case 's':
         verdict.each.push_back({Outcome::Sent});
@@ -62,12 +79,14 @@ struct LineProtocol : HttpPeer, HttpProtocol {
       }
     return verdict;
   }
-  std::vector<std::string> acknowledgements(const HttpTransfer &,
-                                            const std::vector<HttpMessage> &messages) const override {
+  std::vector<std::string> acknowledgements(const HttpTransfer &, const HttpContent &content) const override {
     std::vector<std::string> texts;
-    for (const HttpMessage &message : messages)
+    for (const HttpMessage &message : content.messages)
       texts.push_back("line of " + std::to_string(message.ticket));
     return texts;
+  }
+  std::string without_secrets(std::string_view text, const HttpContent &, bool cut) const override {
+    return secrets.masked(text, cut);
   }
 };
 
@@ -441,3 +460,158 @@ TEST(HttpSender, AfterAnOutageItBeginsWithOneRequest) {
   changed.notify_all();
   harness.wait(6);
 }
+
+TEST(HttpSender, AMessageMayHaveAUrlOfItsOwn) {
+  Shared<std::string> line;
+  FaultServer peer([&](const HttpRequest &request, Server &to) {
+    line.set(request.line);
+    return to.answer(200, {}, all_sent(request));
+  });
+  auto protocol = std::make_shared<LineProtocol>(peer.url());
+  protocol->most = 1;
+  protocol->own_urls = true;
+  Harness harness(protocol);
+  for (uint64_t key : {7, 8}) {
+    harness.submit(key, key);
+    harness.sink->flush();
+    harness.wait(key - 6);
+    EXPECT_EQ(line.get(), "POST /hook/of/" + std::to_string(key) + " HTTP/1.1");
+  }
+  EXPECT_EQ(peer.connections(), 1);
+}
+
+TEST(HttpSender, AfterGoneItIsDisabledAndSendsNothingMore) {
+  FaultServer peer([&](const HttpRequest &, Server &to) { return to.answer(410); });
+  auto protocol = std::make_shared<LineProtocol>(peer.url());
+  protocol->most = protocol->concurrency = 1;
+  Harness harness(protocol);
+  for (auto &[ticket, end] : harness.send(4))
+    EXPECT_EQ(end.outcome, Outcome::Returned) << end.error;
+  EXPECT_EQ(harness.reporter->disabled_reason(), "410 Gone");
+  EXPECT_EQ(peer.requests(), 1);
+}
+
+TEST(HttpSender, WhatBeganBeforeAnOutageSpendsNoAttempt) {
+  std::atomic<bool> go{false};
+  std::atomic<int> waiting{0};
+  FaultServer peer([&](const HttpRequest &, Server &to) {
+    ++waiting;
+    while (!go)
+      std::this_thread::sleep_for(milliseconds(1));
+    return to.answer(200, {}, "t");
+  });
+  auto protocol = std::make_shared<LineProtocol>(peer.url());
+  protocol->most = 1;
+  Harness harness(protocol);
+  harness.submit(1, 1);
+  harness.sink->flush();
+  for (const auto ends = patience_ends(milliseconds(10'000)); waiting == 0 && Clock::now() < ends;)
+    std::this_thread::sleep_for(milliseconds(1));
+  harness.sink->pause();
+  go = true;
+  EXPECT_EQ(harness.wait(1)[1].outcome, Outcome::Returned);
+  harness.submit(2, 2);
+  harness.sink->flush();
+  EXPECT_EQ(harness.wait(2)[2].outcome, Outcome::RetryBlameSink) << "the probe says something new";
+}
+
+TEST(HttpSender, RefusalsDoNotWidenTheWayAfterAnOutage) {
+  std::atomic<int> at_once{0}, most_at_once{0};
+  FaultServer peer([&](const HttpRequest &request, Server &to) {
+    most_at_once = std::max<int>(most_at_once, ++at_once);
+    std::this_thread::sleep_for(milliseconds(5));
+    at_once--;
+    return to.answer(200, {}, std::string(lines_of(request).size(), 'r'));
+  });
+  auto protocol = std::make_shared<LineProtocol>(peer.url());
+  protocol->most = 1;
+  Harness harness(protocol);
+  harness.sink->pause();
+  harness.send(10);
+  EXPECT_EQ(most_at_once, 1);
+}
+
+namespace {
+
+/* Requests carry a token that is granted for a time. */
+class HttpSenderGrant : public testing::Test {
+protected:
+  HttpSenderGrant() {
+    protocol->needs_grant = true;
+    protocol->most = 1;
+  }
+  void grant(HttpGrant now) {
+    protocol->granted.set(std::move(now));
+    harness->reporter->wake();
+  }
+  static HttpGrant token(const char *text) { return {std::make_shared<std::string>(text), {}}; }
+
+  Shared<std::string> accepted{"first"}, carried;
+  FaultServer peer{[this](const HttpRequest &request, Server &to) {
+    carried.set(request.headers.at("x-grant"));
+    const bool right = carried.get() == accepted.get();
+    return right ? to.answer(200, {}, all_sent(request)) : to.answer(401);
+  }};
+  std::shared_ptr<LineProtocol> protocol = std::make_shared<LineProtocol>(peer.url());
+  std::unique_ptr<Harness> harness = std::make_unique<Harness>(protocol);
+};
+
+TEST_F(HttpSenderGrant, NothingIsSentBeforeTheFirstOne) {
+  for (uint64_t key = 1; key <= 3; key++)
+    harness->submit(key, key);
+  harness->sink->flush();
+  std::this_thread::sleep_for(milliseconds(20));
+  harness->sink->poll();
+  EXPECT_EQ(peer.requests(), 0);
+  grant(token("first"));
+  for (auto &[ticket, end] : harness->wait(3))
+    EXPECT_EQ(end.outcome, Outcome::Sent) << end.error;
+  EXPECT_EQ(carried.get(), "first");
+}
+
+TEST_F(HttpSenderGrant, WhatWaitsForItCanBeTakenBack) {
+  harness->submit(1, 1);
+  harness->sink->flush();
+  std::this_thread::sleep_for(milliseconds(20));
+  harness->sink->release_queued();
+  EXPECT_EQ(harness->wait(1)[1].outcome, Outcome::Returned);
+}
+
+TEST_F(HttpSenderGrant, WhileThereIsNoneTheSinkIsDown) {
+  grant({nullptr, "the client is unknown"});
+  harness->submit(1, 1);
+  harness->submit(2, 1);
+  harness->sink->flush();
+  auto ends = harness->wait(2);
+  EXPECT_EQ(ends[1].outcome, Outcome::SinkDown);
+  EXPECT_EQ(ends[1].error, "the client is unknown");
+  EXPECT_EQ(ends[1].reason, OB_REASON_AUTH);
+  EXPECT_EQ(ends[2].outcome, Outcome::Returned);
+  EXPECT_EQ(peer.requests(), 0);
+}
+
+TEST_F(HttpSenderGrant, ARefusalCountsOnlyIfItComesAgainWithAnother) {
+  grant(token("withdrawn"));
+  harness->submit(1, 1);
+  harness->submit(2, 2);
+  harness->sink->flush();
+  for (auto &[ticket, end] : harness->wait(2))
+    EXPECT_EQ(end.outcome, Outcome::Returned) << end.error;
+  EXPECT_GE(protocol->refusals, 1);
+  grant(token("first"));
+  harness->submit(3, 1);
+  harness->sink->flush();
+  EXPECT_EQ(harness->wait(3)[3].outcome, Outcome::Sent);
+
+  grant(token("withdrawn too"));
+  harness->submit(4, 1);
+  harness->sink->flush();
+  EXPECT_EQ(harness->wait(4)[4].outcome, Outcome::Returned);
+  grant(token("wrong"));
+  harness->submit(5, 1);
+  harness->sink->flush();
+  auto again = harness->wait(5)[5];
+  EXPECT_EQ(again.outcome, Outcome::Refused) << again.error;
+}
+
+}  // namespace

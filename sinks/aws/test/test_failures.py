@@ -49,6 +49,19 @@ def test_a_missing_queue_is_waited_for(db, moto, front, name):
     state_is(db, "idle")
 
 
+def test_aws_asks_for_a_pause(db, moto, front, name):
+    """No request starts before it is over, or before resume() ends it."""
+    front.answer = lambda request: error("ServiceUnavailable", "come back later", 503, retry_after="400")
+    queue = moto.queue(name)
+    db.aws_sink("aws", front.url, queue_url=queue.url, **QUICK)
+    many(db, 1, 1)
+    state_is(db, "paused by endpoint")
+    front.answer = lambda request: None
+    many(db, 5, 5)
+    db.sql("SELECT outbox.resume('aws')")
+    all_is_sent(db)
+
+
 def takes_everything(request):
     """EventBridge acknowledges events for a bus that does not exist, and drops them: https://github.com/aws/aws-cli/issues/9186"""
     if request.operation != "PutEvents":

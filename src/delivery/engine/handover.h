@@ -72,7 +72,8 @@ public:
   void acknowledged(uint64_t serial, std::string text);
   void succeed(const std::vector<uint64_t> &serials);
   /* With Retry the peer refuses it, perhaps for now; with Rejected it is found that it can never be sent. */
-  void fail(uint64_t serial, Verdict verdict);
+  /* `halts`: as halt(), unless it was started before an outage. */
+  void fail(uint64_t serial, Verdict verdict, bool halts = false);
   void fail(uint64_t serial, Outcome outcome, std::string error, ob_reason reason = OB_REASON_NONE,
             int64_t retry_after_ms = -1) {
     fail(serial, {outcome, std::move(error), reason, retry_after_ms});
@@ -109,7 +110,7 @@ private:
   };
   using Locked = std::lock_guard<std::mutex>;
   size_t held() const { return queue_.queued() + queue_.running(); }
-  void fail(const Locked &locked, uint64_t serial, Verdict verdict);
+  bool fail(const Locked &locked, uint64_t serial, Verdict verdict);
   Running take(const Locked &locked, typename std::map<uint64_t, Running>::iterator at);
   void halt(const Locked &locked, const std::string &why);
   void wake_main(const Locked &locked);
@@ -342,10 +343,11 @@ template <class Message> void Handover<Message>::wake_main(const Locked & /*lock
   reporter_->wake();
 }
 
-template <class Message> void Handover<Message>::fail(const Locked &locked, uint64_t serial, Verdict verdict) {
+/* Returns whether the failure says something new about the peer. */
+template <class Message> bool Handover<Message>::fail(const Locked &locked, uint64_t serial, Verdict verdict) {
   auto at = running_.find(serial);
   if (at == running_.end())
-    return;
+    return false;
   const Running running = take(locked, at);
   const bool blames_event = verdict.outcome == Outcome::Retry || verdict.outcome == Outcome::RetryOwnPeer ||
                             verdict.outcome == Outcome::Rejected;
@@ -353,12 +355,16 @@ template <class Message> void Handover<Message>::fail(const Locked &locked, uint
     verdict.outcome = Outcome::Returned;
   verdict.slow_retry |= verdict.outcome == Outcome::Refused;
   failures_.push_back({std::move(verdict), running.ticket, running.key});
+  return running.outage == outage_;
 }
 
-template <class Message> void Handover<Message>::fail(uint64_t serial, Verdict verdict) {
+template <class Message> void Handover<Message>::fail(uint64_t serial, Verdict verdict, bool halts) {
   Locked lock(mutex_);
-  fail(lock, serial, std::move(verdict));
-  wake_main(lock);
+  const bool is_news = fail(lock, serial, std::move(verdict));
+  if (halts && is_news)
+    halt(lock, "not sent: the sink is down");
+  else
+    wake_main(lock);
 }
 
 template <class Message> void Handover<Message>::refuse(uint64_t serial, std::string error, ob_reason reason) {

@@ -85,11 +85,12 @@ struct HttpPeer {
   std::string allow_networks;  // the option as given, for an error's hint
   HttpProxy proxy;
   std::string ca_pem;
-  ClientCertificate client;    // empty at DDL time and for checkers
-  SecretMask secrets;          // set by the kind; empty at DDL time and for checkers
-  bool http2 = false;          // set by the kind: HTTP/2 only, many requests on one connection
-  bool head_suffices = false;  // set by the kind: a successful answer's body says nothing
-  size_t kept_body = 1024;     // bytes of an answer's body that are kept; of an error's, at least OB_ERROR_MAX
+  ClientCertificate client;     // empty at DDL time and for checkers
+  SecretMask secrets;           // set by the kind; empty at DDL time and for checkers
+  std::string method = "POST";  // set by the kind
+  bool http2 = false;           // set by the kind: HTTP/2 only, many requests on one connection
+  bool head_suffices = false;   // set by the kind: a successful answer's body says nothing
+  size_t kept_body = 1024;      // bytes of an answer's body that are kept; of an error's, at least OB_ERROR_MAX
   const std::shared_ptr<PeerHistory> history = std::make_shared<PeerHistory>();
 
   /* The options that a kind adds to its own: of the server, and of the user mapping. */

@@ -12,12 +12,30 @@
 #include <algorithm>
 #include <cassert>
 #include <future>
+#include <utility>
 
 #include "delivery/base/until_memory.h"
 #include "delivery/http/concurrency_limiter.h"
 #include "delivery/http/url_parts.h"
 
 namespace outbox {
+
+size_t HttpMessage::size() const {
+  size_t bytes = sizeof(HttpMessage) + url.size() + body.size();
+  for (const auto &[name, value] : headers)
+    bytes += 2 * sizeof(std::string) + name.size() + value.size();
+  for (const std::string &part : parts)
+    bytes += sizeof(std::string) + part.size();
+  return bytes;
+}
+
+void prepare(HttpTransfer &transfer, const HttpContent &content, const HttpCall &call) {
+  const HttpMessage &first = content.messages.at(0);
+  KeptConnection kept = KeptConnection::FREE;
+  for (const HttpMessage &message : content.messages)
+    kept = std::max(kept, message.kept);
+  transfer.prepare(first.url, first.headers, call.body.empty() ? first.body : call.body, kept, call.headers);
+}
 
 using Time = HttpLoop::Time;
 using Clock = std::chrono::steady_clock;
@@ -52,7 +70,7 @@ public:
 private:
   struct Request {
     std::vector<uint64_t> serials; /* of its messages; both vectors have room for all that it may get */
-    std::vector<HttpMessage> messages;
+    HttpContent content;
     size_t weight = 0;
     bool alone = false; /* gets no further message */
     HttpCall call;
@@ -70,28 +88,32 @@ private:
   // ---- the loop's thread ----
 
   void pump();
+  bool may_form(Time now);
+  bool has_connection();
+  bool knows_grant(std::optional<HttpGrant> &grant);
   bool form();
   void add(Request &request, uint64_t serial, HttpMessage message);
-  bool limiter_allows();
-  bool may_start();
-  void start();
+  bool may_start(Time now);
+  void start(Time now, std::shared_ptr<const std::string> grant);
   void run(Requested::iterator request);
   void done(Requested::iterator request, CURLcode code);
   HttpVerdict classify(Request &request, CURLcode code);
+  bool is_first_refusal(const Request &request);
   void keep_acknowledgements(const Request &request);
   void end(Request &request, const HttpVerdict &verdict);
   void end_all(Request &request, Outcome outcome, const char *error);
+  void return_forming(const char *why);
   void split(Requested::iterator request);
   void keep(std::unique_ptr<HttpTransfer> transfer);
   void pump_at(Time when);
-  void pause(int64_t ms);
-  void obey(const Request &request, const HttpVerdict &verdict);
+  bool obey(const Request &request, const HttpVerdict &verdict);
+  void shed();
   void log_refusal(const Refusal *refusal);
   void cancel_all();
 
   const std::string name_;
   const std::shared_ptr<const HttpPeer> peer_;
-  const std::shared_ptr<const HttpProtocol> protocol_;
+  std::shared_ptr<const HttpProtocol> protocol_; /* null after stop() */
   const std::shared_ptr<Reporter> reporter_;
   HttpLoop &loop_;
   const size_t most_; /* messages of a request */
@@ -99,6 +121,8 @@ private:
   std::mutex limiter_mutex_;
   ConcurrencyLimiter limiter_;     /* guarded by limiter_mutex_ */
   std::atomic<bool> sheds_{false}; /* a long pause has begun: the main thread takes the queued events back */
+  std::atomic<bool> gone_{false};  /* the main thread is to report it */
+  std::atomic<bool> lacks_grant_{false};
   Handover<HttpMessage> handover_;
 
   /* From here on: the loop's thread only. */
@@ -106,8 +130,8 @@ private:
   Requested active_;
   std::vector<std::unique_ptr<HttpTransfer>> idle_;
   std::shared_ptr<HttpLoop::QuotaGroup> host_;
-  Time paused_until_{};        /* this process lacks something */
-  Time pump_at_ = Time::max(); /* when the timer fires; max() = no timer */
+  std::shared_ptr<const std::string> refused_grant_; /* since the last success; another one was asked for */
+  Time pump_at_ = Time::max();                       /* when the timer fires; max() = no timer */
   bool waits_for_connection_ = false, stopped_ = false;
   std::string last_refused_; /* the last refused address, so that it is logged once */
 };
@@ -142,7 +166,11 @@ void HttpSender::Requests::end_pause() {
 }
 
 void HttpSender::Requests::report_failures() {
+  if (gone_.exchange(false))
+    reporter_->disabled("410 Gone");
   handover_.report_failures();
+  if (lacks_grant_.exchange(false))
+    post_pump();
   if (sheds_) {
     handover_.release_queued("not sent: the peer asked for a pause");
     sheds_ = false;
@@ -162,6 +190,7 @@ void HttpSender::Requests::stop() {
       self->stopped_ = true;
       self->cancel_all();
       self->idle_.clear();
+      self->protocol_.reset(); /* what it waits for at its end must not hold the loop up */
       loop.keep_connections(-static_cast<long>(self->peer_->concurrency));
       stopped->set_value();
     });
@@ -174,67 +203,44 @@ void HttpSender::Requests::stop() {
 void HttpSender::Requests::pump() {
   assert(loop_.is_loop_thread());
   posted_ = false;
-  while (!stopped_ && active_.size() < peer_->concurrency && Clock::now() >= paused_until_ && limiter_allows() &&
-         form() && may_start())
-    start();
+  while (!stopped_) {
+    const Time now = Clock::now();
+    std::optional<HttpGrant> grant;
+    if (!may_form(now) || !knows_grant(grant) || !form() || !may_start(now))
+      return;
+    if (!grant || grant->secret) {
+      start(now, grant ? std::move(grant->secret) : nullptr);
+    } else {
+      end(forming_.front(), {{Outcome::SinkDown, std::move(grant->error), OB_REASON_AUTH}});
+      forming_.pop_front();
+    }
+  }
 }
 
-/* Asked before a request is formed, too: its messages could not be taken back during a pause. */
-bool HttpSender::Requests::limiter_allows() {
-  if (forming_.empty() && !handover_.has_work())
+/* Whether a request that is formed now will start: its messages could not be taken back. If not, a connection that
+ * becomes free, a timer or the end of a request will call pump(). */
+bool HttpSender::Requests::may_form(Time now) {
+  if (active_.size() >= peer_->concurrency || (forming_.empty() && !handover_.has_work()) || !has_connection())
     return false;
-  const Time now = Clock::now();
   const Time next = with_limiter([&](auto &limiter) { return limiter.next(active_.size(), now); });
   if (next > now && next != Time::max())
     pump_at(next);
   return next <= now;
 }
 
-/* Makes the next request as large as it can be. Returns false if there is no message. */
-bool HttpSender::Requests::form() {
-  if (forming_.empty() && !handover_.has_work())
-    return false;
-  if (forming_.empty()) {
-    Request &made = forming_.emplace_back();
-    made.serials.reserve(most_);
-    made.messages.reserve(most_);
-  }
-  Request &next = forming_.front();
-  try {
-    while (!next.alone && next.messages.size() < most_) {
-      uint64_t serial;
-      auto message = handover_.start(false, serial);
-      if (!message)
-        break;
-      if (next.messages.empty() || next.weight + message->weight <= protocol_->most_weight()) {
-        add(next, serial, std::move(*message));
-        continue;
-      }
-      next.alone = true;
-      handover_.send_or_return(serial, [&] {
-        Request one;
-        one.serials.reserve(most_);
-        one.messages.reserve(most_);
-        add(one, serial, std::move(*message));
-        forming_.push_back(std::move(one));
-      });
-    }
-  } catch (const std::bad_alloc &) {
-    if (next.messages.empty())
-      throw;
-  }
-  return !next.messages.empty();
+/* False while it is not known whether there will be one: poll() looks again. */
+bool HttpSender::Requests::knows_grant(std::optional<HttpGrant> &grant) {
+  auto is_known = [&] {
+    grant = protocol_->grant();
+    return !grant || grant->secret || !grant->error.empty();
+  };
+  if (is_known())
+    return true;
+  lacks_grant_ = true;
+  return is_known(); /* poll() may have come between the two */
 }
 
-void HttpSender::Requests::add(Request &request, uint64_t serial, HttpMessage message) {
-  request.weight += message.weight;
-  request.serials.push_back(serial);
-  request.messages.push_back(std::move(message));
-}
-
-/* Returns whether the next request may start now. If not, a connection that becomes free, a timer or the end of a
- * request will call pump(). */
-bool HttpSender::Requests::may_start() {
+bool HttpSender::Requests::has_connection() {
   if (!host_)
     host_ = loop_.host(std::string(origin_of(protocol_->url())), peer_->concurrency);
   HttpLoop::QuotaGroup *full = loop_.exhausted_quota(*host_, active_.size());
@@ -247,9 +253,54 @@ bool HttpSender::Requests::may_start() {
     });
     waits_for_connection_ = true;
   }
-  if (full)
+  return !full;
+}
+
+/* Makes the next request as large as it can be. Returns false if there is no message. */
+bool HttpSender::Requests::form() {
+  if (forming_.empty() && !handover_.has_work())
     return false;
-  const Time now = Clock::now();
+  if (forming_.empty()) {
+    Request &made = forming_.emplace_back();
+    made.serials.reserve(most_);
+    made.content.messages.reserve(most_);
+  }
+  Request &next = forming_.front();
+  const std::vector<HttpMessage> &messages = next.content.messages;
+  try {
+    while (!next.alone && messages.size() < most_) {
+      uint64_t serial;
+      auto message = handover_.start(false, serial);
+      if (!message)
+        break;
+      if (messages.empty() || next.weight + message->weight <= protocol_->most_weight()) {
+        add(next, serial, std::move(*message));
+        continue;
+      }
+      next.alone = true;
+      handover_.send_or_return(serial, [&] {
+        Request one;
+        one.serials.reserve(most_);
+        one.content.messages.reserve(most_);
+        add(one, serial, std::move(*message));
+        forming_.push_back(std::move(one));
+      });
+    }
+  } catch (const std::bad_alloc &) {
+    if (messages.empty())
+      throw;
+  }
+  return !messages.empty();
+}
+
+void HttpSender::Requests::add(Request &request, uint64_t serial, HttpMessage message) {
+  request.weight += message.weight;
+  request.serials.push_back(serial);
+  request.content.messages.push_back(std::move(message));
+}
+
+/* Counts the request as started. It is not allowed to although may_form() was true if another process was faster. */
+bool HttpSender::Requests::may_start(Time now) {
   Time next = now;
   const bool may = with_limiter([&](auto &limiter) {
     if (limiter.start(active_.size(), now))
@@ -257,27 +308,29 @@ bool HttpSender::Requests::may_start() {
     next = limiter.next(active_.size(), now);
     return false;
   });
-  if (!may && next != Time::max())
+  if (may)
+    return true;
+  if (next != Time::max())
     pump_at(next);
-  return may;
+  if (next - now > longest_wait)
+    return_forming("not sent: the rate limit is used up");
+  return false;
 }
 
-void HttpSender::Requests::start() {
+void HttpSender::Requests::start(Time now, std::shared_ptr<const std::string> grant) {
   Request &request = forming_.front();
   active_.splice(active_.begin(), forming_, forming_.begin());
-  request.started = Clock::now();
+  request.started = now;
   try {
     if (!idle_.empty()) {
       request.transfer = std::move(idle_.back());
       idle_.pop_back();
     } else {
-      request.transfer = std::make_unique<HttpTransfer>(peer_, name_, protocol_->url());
+      request.transfer = std::make_unique<HttpTransfer>(peer_, name_, protocol_->url(), peer_->method);
     }
-    request.call = protocol_->call(request.messages);
-    KeptConnection kept = KeptConnection::FREE;
-    for (const HttpMessage &message : request.messages)
-      kept = std::max(kept, message.kept);
-    request.transfer->prepare(request.call.url, request.call.headers, request.call.body, kept);
+    request.content.grant = std::move(grant);
+    request.call = protocol_->call(request.content);
+    prepare(*request.transfer, request.content, request.call);
     run(active_.begin());
     return;
   } catch (const std::bad_alloc &) {
@@ -308,11 +361,13 @@ void HttpSender::Requests::done(Requested::iterator request, CURLcode code) {
       loop_.end_silent_connection(request->transfer->handle(), *host_, peer_->timeout);
     const HttpVerdict verdict = classify(*request, code);
     again = verdict.send_each_alone;
-    obey(*request, verdict);
+    const bool pauses_long = obey(*request, verdict);
     if (again)
       split(request);
     else
       end(*request, verdict);
+    if (pauses_long)
+      shed();
   } catch (const std::bad_alloc &) { /* the messages must end anyway */
     end_all(*request, Outcome::Returned, "its answer could not be read: out of memory");
   } catch (const std::exception &error) {
@@ -328,25 +383,36 @@ HttpVerdict HttpSender::Requests::classify(Request &request, CURLcode code) {
   log_refusal(transfer.refusal());
   auto failure = transfer.no_answer(code);
   if (!failure) {
-    HttpVerdict verdict = protocol_->classify_response(transfer, code, request.messages);
-    verdict.send_each_alone &= request.messages.size() > 1;
-    for (size_t i = 0; !verdict.send_each_alone && i < request.messages.size(); i++)
+    const std::vector<HttpMessage> &messages = request.content.messages;
+    HttpVerdict verdict = protocol_->classify_response(transfer, code, request.content);
+    verdict.send_each_alone &= messages.size() > 1;
+    for (size_t i = 0; !verdict.send_each_alone && i < messages.size(); i++)
       if (verdict.of(i).outcome != Outcome::Sent)
-        peer_->history->answered_events.add(request.messages[i].position);
+        peer_->history->answered_events.add(messages[i].position);
+    if (verdict.refuses_token && is_first_refusal(request))
+      return {{Outcome::Returned, "the endpoint has refused the access token: another one is fetched"}};
     return verdict;
   }
-  if (failure->no_descriptor) {
+  if (failure->no_descriptor)
     loop_.descriptors_ran_out();
-    pause(failure->pause_ms);
-  }
-  failure->error = peer_->secrets.masked(failure->error);
+  failure->error = protocol_->without_secrets(failure->error, request.content);
   return std::move(*failure);
+}
+
+/* Whether this refusal of its grant is the first since a success, or of the same one as the first. */
+bool HttpSender::Requests::is_first_refusal(const Request &request) {
+  const auto &grant = request.content.grant;
+  if (!grant || (refused_grant_ && grant != refused_grant_))
+    return false;
+  refused_grant_ = grant;
+  protocol_->refused(grant);
+  return true;
 }
 
 /* Of messages that are not delivered they are dropped. Without memory there are none: the messages end anyway. */
 void HttpSender::Requests::keep_acknowledgements(const Request &request) {
   try {
-    std::vector<std::string> texts = protocol_->acknowledgements(*request.transfer, request.messages);
+    std::vector<std::string> texts = protocol_->acknowledgements(*request.transfer, request.content);
     for (size_t i = 0; i < std::min(texts.size(), request.serials.size()); i++)
       handover_.acknowledged(request.serials[i], std::move(texts[i]));
   } catch (const std::exception &) {
@@ -355,7 +421,8 @@ void HttpSender::Requests::keep_acknowledgements(const Request &request) {
 
 /* Takes no memory but for texts, which are left out if there is none. */
 void HttpSender::Requests::end(Request &request, const HttpVerdict &verdict) {
-  bool down = false;
+  if (verdict.gone)
+    gone_ = true;
   std::vector<uint64_t> sent;
   until_memory([&] { sent.reserve(request.serials.size()); });
   assert(verdict.each.empty() || verdict.each.size() == request.serials.size());
@@ -366,15 +433,17 @@ void HttpSender::Requests::end(Request &request, const HttpVerdict &verdict) {
     else if (end.outcome == Outcome::Rejected)
       handover_.refuse(request.serials[i], text_if_memory(end.error), end.reason);
     else
-      handover_.fail(request.serials[i], end.outcome, text_if_memory(end.error), end.reason, end.retry_after_ms);
-    down |= end.outcome == Outcome::SinkDown;
+      handover_.fail(
+          request.serials[i],
+          {end.outcome, text_if_memory(end.error), end.reason, end.retry_after_ms, end.slow_retry, end.max_refusals},
+          verdict.gone || end.outcome == Outcome::SinkDown);
   }
-  if (!sent.empty() && handover_.keeps_acknowledgements())
-    keep_acknowledgements(request);
-  if (!sent.empty())
+  if (!sent.empty()) {
+    refused_grant_.reset();
+    if (handover_.keeps_acknowledgements())
+      keep_acknowledgements(request);
     handover_.succeed(sent);
-  if (down)
-    handover_.halt("not sent: the sink is down");
+  }
 }
 
 void HttpSender::Requests::end_all(Request &request, Outcome outcome, const char *error) {
@@ -384,15 +453,16 @@ void HttpSender::Requests::end_all(Request &request, Outcome outcome, const char
 
 /* Each message gets a request of its own. */
 void HttpSender::Requests::split(Requested::iterator request) {
-  Requested alone(request->messages.size());
+  std::vector<HttpMessage> &messages = request->content.messages;
+  Requested alone(messages.size());
   for (Request &one : alone) {
     one.serials.reserve(1);
-    one.messages.reserve(1);
+    one.content.messages.reserve(1);
     one.alone = true;
   }
   auto one = alone.begin();
-  for (size_t i = 0; i < request->messages.size(); i++, ++one)
-    add(*one, request->serials[i], std::move(request->messages[i]));
+  for (size_t i = 0; i < messages.size(); i++, ++one)
+    add(*one, request->serials[i], std::move(messages[i]));
   forming_.splice(forming_.begin(), alone);
 }
 
@@ -419,30 +489,36 @@ void HttpSender::Requests::pump_at(Time when) {
   pump_at_ = when;
 }
 
-void HttpSender::Requests::pause(int64_t ms) {
-  paused_until_ = Clock::now() + std::chrono::milliseconds(ms);
-  pump_at(paused_until_);
+/* A pause or another process keeps them from being sent soon. */
+void HttpSender::Requests::return_forming(const char *why) {
+  for (Request &waiting : forming_)
+    end_all(waiting, Outcome::Returned, why);
+  forming_.clear();
 }
 
-/* Tells the limiter what the answer asks for. */
-void HttpSender::Requests::obey(const Request &request, const HttpVerdict &verdict) {
+/* Tells the limiter what the answer asks for. Returns true if that is a pause in which no event is to be held. */
+bool HttpSender::Requests::obey(const Request &request, const HttpVerdict &verdict) {
   const Time now = Clock::now();
   const auto pause = std::min(std::chrono::milliseconds(std::max<int64_t>(verdict.pause_ms, 0)), peer_->max_pause);
+  bool sent = false;
+  for (size_t i = 0; !sent && i < request.serials.size(); i++)
+    sent = !verdict.send_each_alone && verdict.of(i).outcome == Outcome::Sent;
   with_limiter([&](auto &limiter) {
     if (verdict.slow_down)
       limiter.slow_down(request.started, now, verdict.too_many);
-    else if (!verdict.send_each_alone)
-      limiter.succeeded(active_.size(), now);
+    else if (sent)
+      limiter.succeeded(active_.size() - 1, now);
     if (pause.count() > 0)
       limiter.pause_until(now + pause);
     if (pause > longest_wait)
       limiter.begin_slowly(now);
   });
-  if (pause <= longest_wait)
-    return;
-  for (Request &waiting : forming_)
-    end_all(waiting, Outcome::Returned, "not sent: the peer asked for a pause");
-  forming_.clear();
+  return pause > longest_wait;
+}
+
+/* The main thread returns what is queued. */
+void HttpSender::Requests::shed() {
+  return_forming("not sent: the peer asked for a pause");
   sheds_ = true;
   reporter_->wake();
 }

@@ -10,7 +10,9 @@
 #include <functional>
 #include <list>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "delivery/engine/handover.h"
@@ -20,8 +22,11 @@
 
 namespace outbox {
 
-/* The request that the protocol has made of an event. */
+/* The request that the protocol has made of an event, or what it needs of it for a request with several messages. */
 struct HttpMessage {
+  std::string url = {}; /* empty: HttpProtocol::url() */
+  HttpHeaders headers = {};
+  std::string body = {};
   std::vector<std::string> parts = {}; /* for the protocol alone */
   size_t weight = 0;                   /* what counts for HttpProtocol::most_weight() */
 
@@ -29,21 +34,33 @@ struct HttpMessage {
   uint64_t ticket = 0, key_hash = 0;
   int64_t position = 0;
   KeptConnection kept = KeptConnection::FREE;
-  size_t size() const {
-    size_t bytes = sizeof(HttpMessage);
-    for (const std::string &part : parts)
-      bytes += sizeof(std::string) + part.size();
-    return bytes;
-  }
+  size_t size() const;
 };
 
+/* What requests carry that is granted for a time, such as an access token; also why there is none. */
+struct HttpGrant {
+  std::shared_ptr<const std::string> secret = {}; /* null: there is none */
+  std::string error = {};                         /* empty: it is not known yet whether there will be one */
+};
+
+/* What a request carries. */
+struct HttpContent {
+  std::vector<HttpMessage> messages = {};
+  std::shared_ptr<const std::string> grant = {}; /* null: HttpProtocol::grant() is nothing */
+};
+
+/* What an attempt adds to the request: headers, such as a signature, and the body if it is not that of the only
+ * message. */
 struct HttpCall {
-  std::string url = {}; /* empty: HttpProtocol::url() */
   HttpHeaders headers = {};
   std::string body = {};
 };
 
-/* Immutable; usually the sink's configuration. */
+/* Prepares a transfer: URL and headers are those of the first message. Content and call must live until it has
+ * ended. */
+void prepare(HttpTransfer &transfer, const HttpContent &content, const HttpCall &call);
+
+/* What is particular to a kind of sink. Functions that may be called while requests run must not wait. */
 class HttpProtocol {
 public:
   virtual ~HttpProtocol() = default;
@@ -52,31 +69,42 @@ public:
   virtual size_t most_messages() const { return 1; } /* in one request */
   virtual size_t most_weight() const { return SIZE_MAX; }
 
-  /* The main thread: must not wait. Throws BadInput for an event that cannot be sent. */
+  /* The main thread. Throws BadInput for an event that cannot be sent. */
   virtual HttpMessage render(const ob_event &event) const = 0;
-  /* The HTTP loop's thread: must not wait. Also for a request that is sent again. */
-  virtual HttpCall call(const std::vector<HttpMessage> &messages) const = 0;
-  /* The HTTP loop's thread. The peer has answered; all of the answer has arrived if `code` is CURLE_OK. Errors have
-   * no secrets. After SinkDown nothing more is sent until the circuit allows it. */
+
+  // ---- the HTTP loop's thread ----
+
+  /* Nothing: requests carry none. Without a secret nothing is sent: after an error the next message ends as SinkDown;
+   * without one, the sender asks again after Reporter::wake(). */
+  virtual std::optional<HttpGrant> grant() const { return {}; }
+  /* The peer has refused it, for the first time since a success: it is to be renewed. */
+  virtual void refused(const std::shared_ptr<const std::string> & /*grant*/) const {}
+  /* For each attempt. */
+  virtual HttpCall call(const HttpContent &content) const = 0;
+  /* The peer has answered; all of the answer has arrived if `code` is CURLE_OK. Errors have no secrets. After
+   * SinkDown nothing more is sent until the circuit allows it. */
   virtual HttpVerdict classify_response(const HttpTransfer &answer, CURLcode code,
-                                        const std::vector<HttpMessage> &messages) const = 0;
-  /* The HTTP loop's thread, after classify_response(), where delivered events are kept: a text for each message,
-   * which tells a person what the peer has answered. Those of messages that are not delivered are ignored. Empty:
-   * there are none.
-   */
+                                        const HttpContent &content) const = 0;
+  /* After classify_response(), where delivered events are kept: a text for each message, which tells a person what
+   * the peer has answered. Those of messages that are not delivered are ignored. Empty: there are none. */
   virtual std::vector<std::string> acknowledgements(const HttpTransfer & /*answer*/,
-                                                    const std::vector<HttpMessage> & /*messages*/) const {
+                                                    const HttpContent & /*content*/) const {
     return {};
   }
+  /* Masks in a text what nobody may read of the sink and of this request. `cut`: the text was truncated. */
+  virtual std::string without_secrets(std::string_view text, const HttpContent &content, bool cut = false) const = 0;
 };
 
 /*
- * The sink, as the main thread sees it. All work is done by HttpRequests on the loop's thread, which the loop's tasks
+ * The sink, as the main thread sees it. All work is done by Requests on the loop's thread, which the loop's tasks
  * keep alive.
  *
  * A request without an answer: a refused connection, an unknown name, a failed TLS handshake and the network guard
  * are SinkDown; a connection that breaks after the request was begun, and a timeout, are RetryBlameSink. If it was a
  * kept connection, the first time is Deferred.
+ *
+ * After HTTP 410 the sink is disabled. A grant may be withdrawn before it ends: messages that were sent with one that
+ * was refused are returned without an attempt, and what the peer says about the next one counts.
  */
 class HttpSender final : public Sink {
 public:

@@ -175,7 +175,7 @@ void HttpTransfer::prepare(const std::string &url, const HttpHeaders &headers, s
 
   headers_.reset();
   add_line("Expect:");  // do not wait for "100 Continue" before a large body
-  if (!find_header(headers, "Content-Type"))
+  if (!find_header(headers, "Content-Type") && !find_header(more_headers, "Content-Type"))
     add_line("Content-Type:");  // otherwise libcurl adds its default
   for (const HttpHeaders *each : {&headers, &more_headers})
     for (auto &[name, value] : *each)

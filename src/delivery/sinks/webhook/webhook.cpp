@@ -1,70 +1,12 @@
 /* webhook.cpp: the webhook kind of sink: events as HTTP requests to one endpoint, one at a time per key, many keys at
- * once. */
+ * once. HttpSender (delivery/http/http_sender.h) does the work; webhook_protocol.h is its protocol. */
 #include "delivery/engine/sink.h"
-#include "delivery/http/http_loop.h"
-#include "delivery/sinks/webhook/webhook_config.h"
-#include "delivery/sinks/webhook/webhook_endpoint.h"
 #include "delivery/sinks/webhook/webhook_options.h"
 #include "delivery/sinks/webhook/webhook_probe.h"
+#include "delivery/sinks/webhook/webhook_protocol.h"
 
 namespace outbox {
 namespace {
-
-class WebhookSink final : public Sink {
-public:
-  WebhookSink(const std::string &name, const std::shared_ptr<const WebhookConfig> &config,
-              std::shared_ptr<Reporter> reporter)
-      : config_(config), loop_(HttpLoop::shared()),
-        endpoint_(std::make_shared<Endpoint>(name, config, std::move(reporter))) {
-    if (config->oauth)
-      tokens_ =
-          std::make_unique<Renewed<OauthToken>>([config](const Stop &stop) { return config->oauth->fetch(stop); },
-                                                [this] { endpoint_->tokens_changed(*loop_); });
-    endpoint_->use_tokens(tokens_.get());
-    loop_->post([n = static_cast<long>(config->concurrency)](HttpLoop &loop) { loop.keep_connections(n); });
-  }
-  ~WebhookSink() override {
-    try {
-      endpoint_->stop(*loop_);
-    } catch (...) {  // out of memory: the rest ends with the loop
-    }
-  }
-
-  uint32_t credit() const override { return endpoint_->credit(); }
-  Time credit_at() const override { return endpoint_->credit_at(); }
-  void share(size_t index, size_t of, int64_t *rate_clock) override { endpoint_->share(index, of, rate_clock); }
-  void keep_acknowledgements(bool keep) override { endpoint_->keep_acknowledgements(keep); }
-  void begin_slowly() override { endpoint_->begin_slowly(); }
-  Time paused_until() const override { return endpoint_->paused_until(); }
-  void end_pause() override { endpoint_->end_pause(*loop_); }
-  Submitted submit(const ob_event &event) override {
-    if (endpoint_->full())
-      return false;
-    endpoint_->push(config_->render(event));
-    return true;
-  }
-  void flush() override { endpoint_->wake(*loop_); }
-  void poll() override {
-    if (endpoint_->report_failures())
-      endpoint_->wake(*loop_);
-  }
-  void pause() override {
-    endpoint_->begin_outage();
-    endpoint_->release_queued("not sent: the endpoint is down");
-  }
-  void release_queued() override { endpoint_->release_queued("not sent yet"); }
-  void abandon() override {
-    endpoint_->report_failures();
-    endpoint_->abandon(*loop_);
-  }
-
-private:
-  std::shared_ptr<const WebhookConfig> config_;
-  std::shared_ptr<HttpLoop> loop_;  // destroyed after the endpoint; the loop's tasks must not own the loop
-  std::shared_ptr<Endpoint> endpoint_;
-  // Null if the sink uses none; last member: its thread uses the others.
-  std::unique_ptr<Renewed<OauthToken>> tokens_;
-};
 
 class WebhookKind final : public SinkKind {
 public:
@@ -81,8 +23,9 @@ public:
   }
   std::unique_ptr<Sink> open(const std::string &name, std::shared_ptr<const SinkConfig> config,
                              std::shared_ptr<Reporter> reporter) const override {
-    return std::make_unique<WebhookSink>(name, std::dynamic_pointer_cast<const WebhookConfig>(config),
-                                         std::move(reporter));
+    auto webhook = std::dynamic_pointer_cast<const WebhookConfig>(config);
+    return std::make_unique<HttpSender>(name, webhook, std::make_shared<WebhookProtocol>(webhook, reporter),
+                                        reporter);
   }
   std::shared_ptr<void> probe(std::shared_ptr<const SinkConfig> config, Probe &probe) const override {
     probe_webhook(std::static_pointer_cast<const WebhookConfig>(std::move(config)), probe);

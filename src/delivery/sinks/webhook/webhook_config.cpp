@@ -118,13 +118,4 @@ std::shared_ptr<const WebhookConfig> parse_webhook(const Options &server, const 
   return config;
 }
 
-std::string WebhookConfig::without_secrets(std::string_view text, const WebhookRequest &request, bool cut) const {
-  SecretMask of_this_request; /* applied first, while the URL is still complete */
-  if (url_is_secret && !request.url.empty())
-    of_this_request.add_url(request.url);
-  if (request.token)
-    of_this_request.add(request.token->text);
-  return secrets.masked(of_this_request.masked(text, cut), cut);
-}
-
 }  // namespace outbox

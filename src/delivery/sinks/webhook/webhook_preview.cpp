@@ -27,26 +27,27 @@ std::string host_of(const std::string &url) {
 class RequestPreview {
 public:
   RequestPreview(const WebhookConfig &config, const ob_event &event, int64_t now)
-      : config_(config), request_(config.render(event)), now_(now) {}
+      : config_(config), content_{{config.render(event)}}, now_(now) {}
 
   Preview parts() {
     Preview parts;
     bool secret_url = config_.url.empty() || config_.url_is_secret;
-    const std::string &url = request_.url.empty() ? config_.url : request_.url;
+    HttpMessage &request = content_.messages.at(0);
+    const std::string &url = request.url.empty() ? config_.url : request.url;
 
     parts.push_back(bytes_part("method", {}, config_.method));
     parts.push_back(secret_url ? text_part("url", {}, "(in the user mapping)") : bytes_part("url", {}, url));
     parts.push_back(secret_url ? text_part("header", "Host", "(of the url)")
                                : bytes_part("header", "Host", host_of(url)));
-    if (!find_header(request_.headers, "Accept") && !find_header(config_.auth.headers, "Accept"))
+    if (!find_header(request.headers, "Accept") && !find_header(config_.auth.headers, "Accept"))
       parts.push_back(bytes_part("header", "Accept", "*/*"));
-    for (auto &[name, value] : request_.headers)
+    for (auto &[name, value] : request.headers)
       parts.push_back(bytes_part("header", name, value));
     put_attempt(parts);
-    parts.push_back(bytes_part("header", "Content-Length", std::to_string(request_.body.size())));
+    parts.push_back(bytes_part("header", "Content-Length", std::to_string(request.body.size())));
     parts.push_back(text_part("body", {}, {}));
-    if (request_.has_content)
-      parts.back().bytes = std::move(request_.body);
+    if (WebhookConfig::has_content(request))
+      parts.back().bytes = std::move(request.body);
     return parts;
   }
 
@@ -64,7 +65,7 @@ private:
     }
     if (config_.oauth)
       parts.push_back(text_part("header", "Authorization", "(Bearer ***)"));
-    for (auto &[name, value] : config_.attempt_headers(request_, now_))
+    for (auto &[name, value] : config_.attempt_headers(content_, now_))
       if (is_secret(name))
         parts.push_back(text_part("header", name, "(" + std::string(scheme_of(name, value)) + "***)"));
       else
@@ -83,7 +84,7 @@ private:
   }
 
   const WebhookConfig &config_;
-  WebhookRequest request_;
+  HttpContent content_;
   const int64_t now_;
 };
 

@@ -7,7 +7,7 @@
 #include "delivery/http/http_loop.h"
 #include "delivery/http/http_probe.h"
 #include "delivery/http/url_parts.h"
-#include "delivery/sinks/webhook/webhook_transfer.h"
+#include "delivery/sinks/webhook/webhook_protocol.h"
 
 namespace outbox {
 namespace {
@@ -43,11 +43,11 @@ void show_public_keys(const WebhookConfig &config, Probe &probe) {
 }
 
 /* Returns whether `token` is what a request needs. */
-bool get_token(const WebhookConfig &config, Probe &probe, std::shared_ptr<const OauthToken> &token) {
+bool get_token(const WebhookConfig &config, Probe &probe, std::shared_ptr<const std::string> &token) {
   if (!config.oauth)
     return true;
   try {
-    token = std::make_shared<OauthToken>(config.oauth->fetch([&probe] { return probe.over(); }).value);
+    token = std::make_shared<std::string>(config.oauth->fetch([&probe] { return probe.over(); }).value.text);
   } catch (const NotGranted &failure) {
     probe.failed("token", failure.what(),
                  "The database server must reach the token endpoint, and prove itself there.");
@@ -79,7 +79,8 @@ void answers(const std::shared_ptr<const WebhookConfig> &config, const std::stri
 }
 
 /* Sends the test event like any event, with one header more. */
-void send(const std::shared_ptr<const WebhookConfig> &config, Probe &probe, std::shared_ptr<const OauthToken> token) {
+void send(const std::shared_ptr<const WebhookConfig> &config, Probe &probe,
+          std::shared_ptr<const std::string> token) {
   TestEvent test;
   try {
     config->check_event(test.event);
@@ -88,26 +89,30 @@ void send(const std::shared_ptr<const WebhookConfig> &config, Probe &probe, std:
                  "The url or a header is made of values that a test event does not have.");
     return;
   }
-  WebhookRequest request = config->render(test.event);
-  request.headers.emplace_back("Outbox-Probe", "true");
-  request.token = std::move(token);
-  WebhookTransfer transfer(config, probe.sink());
-  transfer.prepare(std::move(request));
-  HttpVerdict verdict = transfer.verdict(HttpProbe::run(transfer, probe));
+  const WebhookProtocol protocol(config);
+  const HttpContent content{{protocol.render(test.event)}, std::move(token)};
+  HttpCall call = protocol.call(content);
+  call.headers.emplace_back("Outbox-Probe", "true");
+  HttpTransfer transfer(config, probe.sink(), protocol.url(), config->method);
+  prepare(transfer, content, call);
+  const CURLcode code = HttpProbe::run(transfer, probe);
+  auto failure = transfer.no_answer(code);
+  const HttpVerdict verdict = failure ? std::move(*failure) : protocol.classify_response(transfer, code, content);
   const long status = transfer.status();
   if (verdict.outcome == Outcome::Sent)
     probe.passed("request", "the endpoint took a test event of type " + std::string(TestEvent::type) + ": HTTP " +
                                 std::to_string(status));
   else
-    probe.failed("request", verdict.gone ? "HTTP 410" : verdict.error, answer_hint(status));
+    probe.failed("request", verdict.gone ? "HTTP 410" : protocol.without_secrets(verdict.error, content),
+                 answer_hint(status));
 }
 
 }  // namespace
 
 void probe_webhook(const std::shared_ptr<const WebhookConfig> &config, Probe &probe) {
   init_libcurl();
-  const std::string url = config->target.has_variables() ? config->target.origin() : config->url;
-  std::shared_ptr<const OauthToken> token;
+  const std::string url = WebhookProtocol(config).url();
+  std::shared_ptr<const std::string> token;
   show_public_keys(*config, probe);
   /* The connection is closed before a request is sent: some endpoints serve one at a time. */
   if (!HttpProbe(config, url, probe).connects() || !get_token(*config, probe, token))

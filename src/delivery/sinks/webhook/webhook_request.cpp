@@ -68,36 +68,36 @@ void WebhookConfig::check_event(const ob_event &event) const {
 }
 
 /* Writes the body and the headers that describe it. */
-void WebhookConfig::write_content(const ob_event &event, WebhookRequest &request) const {
+void WebhookConfig::write_content(const ob_event &event, HttpMessage &request) const {
   if (cloud_events) {
     Record &record = scratch_record();
     cloud_events->write(event, record);
     request.body = view(record.value);
-    request.has_content = record.value.data != nullptr;
     for (const ob_header &header : record.headers)
       request.headers.emplace_back(view(header.name), view(header.value));
     return;
   }
   std::string_view type = content_type;
+  bool has_content = true;
   if (body) {
     body->render(event, request.body);
-    request.has_content = !body->empty();
+    has_content = !body->empty();
   } else if (event.payload_is_bytes) {
     request.body = view(event.payload);
     type = event.content_type.len ? view(event.content_type) : "application/octet-stream";
   } else if (raw) {
     request.body = view(event.payload);
-    request.has_content = event.payload.data != nullptr;
+    has_content = event.payload.data != nullptr;
   } else {
     request.body = standard_webhooks::body(event);
   }
-  if (request.has_content)
+  if (has_content)
     request.headers.emplace_back("Content-Type", type);
 }
 
 /* Writes the event's own headers that the sink's owner has listed, except those that the sink writes, even if the
  * sink's has no value. */
-void WebhookConfig::write_event_headers(const ob_event &event, WebhookRequest &request) const {
+void WebhookConfig::write_event_headers(const ob_event &event, HttpMessage &request) const {
   for (const ob_header &header : headers_of(event)) {
     std::string_view name = view(header.name);
     if (!forwarded.takes(name))
@@ -111,18 +111,13 @@ void WebhookConfig::write_event_headers(const ob_event &event, WebhookRequest &r
   }
 }
 
-WebhookRequest WebhookConfig::render(const ob_event &event) const {
-  WebhookRequest request;
-  request.ticket = event.ticket;
-  request.key_hash = event.key_hash;
-  request.position = event.position;
-  request.kept = kept_connection_for(event, *history);
-  request.id = uuid_text(event.id);
+HttpMessage WebhookConfig::render(const ob_event &event) const {
+  HttpMessage request;
   if (target.has_variables())
     request.url = target.render(event);
   request.headers.emplace_back("User-Agent", "outbox");
   write_content(event, request);
-  request.headers.emplace_back(id_header, request.id);
+  request.headers.emplace_back(id_header, uuid_text(event.id));
   if (idempotency_key)
     request.headers.emplace_back("Idempotency-Key", idempotency_key_of(event));
   request.headers.insert(request.headers.end(), headers.begin(), headers.end());
@@ -136,14 +131,16 @@ WebhookRequest WebhookConfig::render(const ob_event &event) const {
   return request;
 }
 
-HttpHeaders WebhookConfig::attempt_headers(const WebhookRequest &request, int64_t now) const {
+HttpHeaders WebhookConfig::attempt_headers(const HttpContent &content, int64_t now) const {
+  const HttpMessage &request = content.messages.at(0);
   HttpHeaders added = auth.headers;
-  if (request.token)
-    added.emplace_back("Authorization", "Bearer " + request.token->text);
+  if (content.grant)
+    added.emplace_back("Authorization", "Bearer " + *content.grant);
   added.emplace_back(timestamp_header, std::to_string(now));
   std::string signatures;
   for (const standard_webhooks::SigningKey &key : auth.signing_keys)
-    signatures.append(signatures.empty() ? "" : " ").append(key.sign(request.id, now, request.body));
+    signatures.append(signatures.empty() ? "" : " ")
+        .append(key.sign(*find_header(request.headers, id_header), now, request.body));
   if (!signatures.empty())
     added.emplace_back(signature_header, std::move(signatures));
   return added;
