@@ -173,11 +173,13 @@ unit: ## unit tests alone; FILTER='Webhook*'
 	$(MAKE) -f test/unit/Makefile run
 
 ##@ Test one property
-.PHONY: chaos chaos-night disks simulate models test-model fuzz test-faults test-calls test-assert test-memory test-races test-upgrade test-packages test-patroni test-compose
+.PHONY: chaos chaos-night attacks disks simulate models test-model fuzz test-faults test-calls test-assert test-memory test-races test-upgrade test-packages test-patroni test-compose
 chaos: ## random faults, and what arrived; CYCLES=20 SEED=1
 	test/chaos/run
 chaos-night: ## one seed after the other; HOURS=8 CYCLES=20 (of each seed); keeps those that failed in build/chaos/failed
 	test/chaos/run --night
+attacks: ## hostile peers of each kind of sink; ATTACKS="flood,drip": these alone
+	test/run attacks
 disks: ## power cuts and disk errors, and what arrived; CYCLES=20 SEED=1
 	test/power/run
 simulate: ## src/dispatch in simulated worlds; SEEDS=1000 SEED=1: which, else fresh ones for three minutes

@@ -41,10 +41,7 @@ void Publisher::read() {
     Operation operation;
     while (connection_->next(operation))
       on_operation(operation);
-    if (!stored_.empty()) {
-      handover_.succeed(stored_);
-      stored_.clear();
-    }
+    succeed(handover_, stored_);
   }
 }
 

@@ -64,17 +64,14 @@ void Publisher::connect() {
 
 /* May be called again if it throws std::bad_alloc. */
 void Publisher::lose(const Trouble &trouble) {
-  std::string text = trouble.text();
-  handover_.succeed(stored_);
+  succeed(handover_, stored_);
   connection_.reset();
   in_flight_.clear();
-  stored_.clear();
   waiting_.clear();
   n_waiting_ = 0;
   subjects_.forget_in_flight();
   connect_later();
-  if (!handover_.lost(text, trouble.reason))
-    report_down(text, trouble.reason);
+  return_all(handover_, trouble);
 }
 
 /* When connect() or check_time() has something to do. */

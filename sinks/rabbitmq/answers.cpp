@@ -25,11 +25,9 @@ void Publisher::read() {
     amqp_frame_t frame;
     while (connection_->next(frame))
       on_frame(frame);
-    if (!confirmed_.empty()) {
+    if (!confirmed_.empty())
       stall_detector_.on_acknowledgement(received_at_);
-      handover_.succeed(confirmed_);
-      confirmed_.clear();
-    }
+    succeed(handover_, confirmed_);
   }
 }
 

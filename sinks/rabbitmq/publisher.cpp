@@ -68,12 +68,10 @@ void Publisher::connect() {
 
 /* May be called again if it throws std::bad_alloc. */
 void Publisher::lose(const Trouble &trouble) {
-  std::string text = trouble.text();
-  handover_.succeed(confirmed_);
+  succeed(handover_, confirmed_);
   connection_.reset();
   unconfirmed_.clear();
   last_tag_ = 0;
-  confirmed_.clear();
   returned_.clear();
   blocked_.clear();
   tried_.reset();
@@ -85,8 +83,7 @@ void Publisher::lose(const Trouble &trouble) {
   exchanges_.forget_in_flight();
   targets_.forget_in_flight();
   connect_later();
-  if (!handover_.lost(text, trouble.reason))
-    report_down(text, trouble.reason);
+  return_all(handover_, trouble);
 }
 
 /* A connection that sends nothing sends a heartbeat; one whose socket is full has something to send already. */

@@ -16,13 +16,11 @@ std::string Writer::about_stream(const std::string &stream) {
 
 void Writer::read() {
   for (int n = 0; n < PeerConnection::reads_in_turn && connection_->receive(); n++) {
-    while (Reply reply = connection_->next())
+    while (Reply reply = connection_->next()) {
       on_reply(*reply);
-    stall_detector_.on_acknowledgement(Clock::now());
-    if (!acknowledged_.empty()) {
-      handover_.succeed(acknowledged_);
-      acknowledged_.clear();
+      stall_detector_.on_acknowledgement(Clock::now()); /* a part of one is none */
     }
+    succeed(handover_, acknowledged_);
   }
 }
 
@@ -45,7 +43,15 @@ void Writer::on_reply(const redisReply &reply) {
                   "is this a Redis server, or something between that changes its replies?");
 }
 
+/* Replies have no numbers, so one that comes twice would count for the next entry, too. But ids grow. */
 void Writer::on_stored(Sent sent, std::string_view id) {
+  if (last_entry_.stream == sent.stream && last_entry_.id == id)
+    throw Trouble("connect", OB_REASON_BROKER,
+                  "the server " + connection_->peer() + " gives two entries of " + about_stream(sent.stream) +
+                      "the same id",
+                  "is there something between that repeats its replies?");
+  last_entry_.stream = sent.stream;
+  last_entry_.id = id;
   if (handover_.keeps_acknowledgements())
     handover_.acknowledged(sent.serial, text_if_memory("entry ", id));
   (config_->wait_replicas > 0 ? stored_ : acknowledged_).push_back(sent.serial);

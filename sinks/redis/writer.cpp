@@ -57,15 +57,14 @@ void Writer::connect() {
 
 /* May be called again if it throws std::bad_alloc. */
 void Writer::lose(const Trouble &trouble) {
-  std::string text = trouble.text();
-  handover_.succeed(acknowledged_);
-  acknowledged_.clear();
+  succeed(handover_, acknowledged_);
   /* A server may close connections that are idle (`timeout`): that is no outage unless connecting fails. */
   was_idle_ = connection_ && handover_.running() == 0 && trouble.reason == OB_REASON_CONNECTION;
   if (connection_)
     next_host(); /* another one may be the master now */
   connection_.reset();
   in_flight_.clear();
+  last_entry_ = {};
   waits_in_flight_ = 0;
   stored_.clear();
   blocked_.clear();
@@ -73,8 +72,7 @@ void Writer::lose(const Trouble &trouble) {
   connect_later();
   if (was_idle_)
     return;
-  if (!handover_.lost(text, trouble.reason))
-    report_down(text, trouble.reason);
+  return_all(handover_, trouble);
 }
 
 /* When connect() or check_time() has something to do. */

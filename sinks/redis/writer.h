@@ -71,9 +71,12 @@ private:
   std::string blocked_;                    /* why nothing is sent: too few replicas; empty = there are enough */
   std::deque<Sent> in_flight_;             /* in the order of the replies */
   size_t waits_in_flight_ = 0;             /* WAIT commands among them */
-  std::vector<uint64_t> stored_;           /* serials of entries that the master has, and replicas perhaps */
-  std::vector<uint64_t> acknowledged_;     /* serials, reported together */
-  RefusedTargets streams_;                 /* another type has their key, or the user may not write to it */
+  struct {
+    std::string stream, id;
+  } last_entry_;                       /* of this connection */
+  std::vector<uint64_t> stored_;       /* serials of entries that the master has, and replicas perhaps */
+  std::vector<uint64_t> acknowledged_; /* serials, reported together */
+  RefusedTargets streams_;             /* another type has their key, or the user may not write to it */
   StallDetector stall_detector_;
 };
 

@@ -31,6 +31,7 @@ class Server:
         self.dir.chmod(0o755)
         self._data, self.log = self.dir / "data", self.dir / "server.log"
         self._log_read = 0
+        self.database = DATABASE
         self._run("initdb", "-D", self._data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync")
         with open(self._data / "postgresql.conf", "a") as conf:
             for name, value in (SETTINGS | {"unix_socket_directories": str(self.dir), "outbox.max_in_flight": str(max_in_flight)}).items():
@@ -48,11 +49,11 @@ class Server:
     def start(self) -> None:
         self._run("pg_ctl", "start", "-w", "-D", self._data, "-l", self.log)
 
-    def stop(self, mode: str) -> None:
-        self._run("pg_ctl", "stop", "-w", "-D", self._data, "-m", mode)
+    def stop(self, mode: str, limit_s: int = 60) -> None:
+        self._run("pg_ctl", "stop", "-w", "-t", str(limit_s), "-D", self._data, "-m", mode)
 
-    def connect(self, database: str = DATABASE) -> psycopg.Connection:
-        return psycopg.connect(f"host={self.dir} user=postgres dbname={database}", autocommit=True, connect_timeout=10)
+    def connect(self, database: str = "") -> psycopg.Connection:
+        return psycopg.connect(f"host={self.dir} user=postgres dbname={database or self.database}", autocommit=True, connect_timeout=10)
 
     def sql(self, query: str, *parameters) -> list[tuple]:
         """Runs a statement as soon as the server accepts it; only for statements that may run twice."""

@@ -39,7 +39,7 @@ class StrangeServer:
                 threading.Thread(target=self._serve, args=(self._listener.accept()[0],), daemon=True).start()
 
     def _serve(self, client: socket.socket) -> None:
-        usual = {"HELLO": HELLO, "PING": b"+PONG\r\n", "WAIT": b":1\r\n", "XADD": bulk("1-1"), "TYPE": b"+none\r\n", "CONFIG": b"*0\r\n"}
+        usual = {"HELLO": HELLO, "PING": b"+PONG\r\n", "WAIT": b":1\r\n", "TYPE": b"+none\r\n", "CONFIG": b"*0\r\n"}
         with contextlib.suppress(OSError, ValueError), client:
             if self._tls:
                 client = self._tls.wrap_socket(client, server_side=True)
@@ -51,6 +51,7 @@ class StrangeServer:
                     reader.read(2)
                 command = words[0].decode()
                 self.commands.append(command)
+                usual["XADD"] = bulk(f"1-{self.count('XADD')}")
                 reply = self.replies.get(command, usual.get(command, b"+OK\r\n"))
                 if isinstance(reply, bytes):
                     client.sendall(reply)

@@ -165,7 +165,7 @@ def test_an_event_that_breaks_the_connection(db):
     def reply(words: list[bytes]) -> list[bytes]:
         if any(b'"bad"' in word for word in words):
             raise OSError  # closes the connection
-        return [bulk("1-1")]
+        return [bulk(f"1-{strange.count('XADD')}")]
 
     with StrangeServer(XADD=reply) as strange:
         sink(db, strange, max_attempts="2", retry="50ms")

@@ -81,8 +81,9 @@ public:
   /* The peer refuses this message for good: a dead letter, unless it refuses every message. */
   void refuse(uint64_t serial, std::string error, ob_reason reason);
   /* The connection is lost: returns all that is queued or has been started. After repeated losses with the same
-   * oldest message in flight, messages are sent one at a time, as many as were in flight; if the connection is lost
-   * with one that was alone, that one fails and true is returned: it is to blame, and not the peer. */
+   * oldest message in flight, messages are sent one at a time, as many as were in flight. If the connection is lost
+   * with one that was alone, that one fails and true is returned: it may be to blame, and not the peer. The circuit
+   * decides that by what becomes of the others. */
   bool lost(const std::string &why, ob_reason reason);
   /* No message gets through: returns all that is queued. Messages in flight may still end. */
   void halt(const std::string &why);
@@ -377,16 +378,17 @@ template <class Message> bool Handover<Message>::lost(const std::string &why, ob
   constexpr int suspicious = 3; /* losses in a row with the same oldest message */
   Locked lock(mutex_);
   const size_t in_flight = running_.size();
-  const bool blames_one = in_flight == 1 && losses_.alone_left > 0;
+  bool blames_one = false;
   if (in_flight > 0) {
     const int64_t oldest = running_.begin()->second.position;
     losses_.in_a_row = oldest == losses_.oldest ? losses_.in_a_row + 1 : 1;
     losses_.oldest = oldest;
+    blames_one = in_flight == 1 && (losses_.alone_left > 0 || losses_.in_a_row > 1);
     if (blames_one) {
       losses_.culprits[losses_.n_culprits++ % losses_.culprits.size()] = oldest;
       fail(lock, running_.begin()->first,
-           {Outcome::Retry, text_if_memory("the connection breaks at this event, which was sent alone: ", why),
-            reason});
+           {Outcome::RetryBlameSink, /* a peer may break at every message */
+            text_if_memory("the connection breaks at this event, which was sent alone: ", why), reason});
     }
   }
   while (!running_.empty())

@@ -54,7 +54,7 @@ void PeerThread::report_down(const std::string &why, ob_reason reason) {
 }
 
 void PeerThread::report_up() {
-  if (down_) {
+  if (down_ && !doubted_) {
     down_ = false;
     reporter_->up();
   }

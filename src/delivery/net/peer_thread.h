@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "delivery/base/event_fd.h"
+#include "delivery/engine/handover.h"
 #include "delivery/engine/refused_targets.h"
 #include "delivery/engine/sink.h"
 #include "delivery/net/peer_connection.h"
@@ -65,7 +66,13 @@ protected:
   /* The next host is tried first: another one may be the right one now. */
   void next_host() { host_ = (host_ + 1) % options_.hosts.size(); }
   void report_down(const std::string &why, ob_reason reason);
+  /* Has no effect after a loss with messages in flight, until the peer acknowledges one: a peer that takes every
+   * login and no message is down. The circuit's probes go on meanwhile. */
   void report_up();
+  /* For lose(): returns the messages, and reports the loss unless one of them is to blame. */
+  template <class Message> void return_all(Handover<Message> &handover, const Trouble &trouble);
+  /* The peer has stored these; clears them. */
+  template <class Message> void succeed(Handover<Message> &handover, std::vector<uint64_t> &serials);
   /* Why a part of the sink is down; empty: all parts work. Returns whether that is new, and was reported. */
   bool report_degraded(std::string problem);
   /* The same, with a warning in the log. */
@@ -88,11 +95,28 @@ private:
   std::atomic<bool> ending_{false};
   size_t host_ = 0; /* the first to try */
   bool down_ = false;
+  bool doubted_ = false; /* the last connections with messages in flight were lost without an acknowledgement */
   std::string degraded_; /* as last reported */
   Time connect_at_{};
   std::chrono::milliseconds backoff_{0};
   std::thread thread_;
 };
+
+template <class Message> void PeerThread::return_all(Handover<Message> &handover, const Trouble &trouble) {
+  const std::string why = trouble.text();
+  doubted_ = doubted_ || handover.running() > 0;
+  if (!handover.lost(why, trouble.reason))
+    report_down(why, trouble.reason);
+}
+
+template <class Message> void PeerThread::succeed(Handover<Message> &handover, std::vector<uint64_t> &serials) {
+  if (serials.empty())
+    return;
+  handover.succeed(serials);
+  serials.clear();
+  doubted_ = false;
+  report_up();
+}
 
 template <class Open> void PeerThread::try_hosts(Open open) {
   const auto &hosts = options_.hosts;

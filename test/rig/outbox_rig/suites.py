@@ -388,6 +388,22 @@ def sink_kind(kind: str, log: Path) -> Result:
     return judge(result, code)
 
 
+def attacks(log: Path) -> Result:
+    """Each attack on each kind whose library is there counts as a test. With ATTACKS, a list with commas, these alone."""
+    program = os.environ.get("PG_CONFIG", "pg_config")
+    with_library = [kind for kind in KINDS if (ROOT / "sinks" / kind / "test/hostile.py").exists()
+                    and run(["make", "-s", "-C", f"sinks/{kind}", "has-library"], {"PG_CONFIG": "/nonexistent"}) == 0]
+    code = 0
+    for kind in with_library:
+        for target in ([], ["install"]):
+            code = code or run(["make", "-s", "-C", f"sinks/{kind}", f"PG_CONFIG={program}", *target], busy=True)
+    fakes = [*sorted((ROOT / "test/sink").glob("hostile_*.py")), *(ROOT / "sinks" / kind / "test/hostile.py" for kind in with_library)]
+    only = [word for name in filter(None, os.environ.get("ATTACKS", "").split(",")) for word in ("--only", name)]
+    code = code or run([sys.executable, "-u", "test/sink/outbox-sink-test", "--pg-config", program, "--attacks", *only, *map(str, fakes)])
+    ends = re.findall(r"^(\w+ +\S.*?)  +(ok|FAILED|left out)\b", log.read_text(errors="replace"), re.MULTILINE)
+    return judge(Result(sum(end == "ok" for _, end in ends), sum(end == "left out" for _, end in ends), [re.sub(" +", " ", name) for name, end in ends if end == "FAILED"]), code)
+
+
 @dataclass
 class Suite:
     title: str
@@ -423,6 +439,7 @@ SUITES = {
     "model": tests_in("model", "random steps through the SQL surface, against a model in Python; make test-model takes more", 3, given(SEED="1"), again=False),
     "fault-points": Suite("a server that is broken at fault points in the code, a sample of two minutes; make test-faults runs all", fault_points, 4, compiles=True, needs="faults"),
     "chaos": Suite("random faults under random traffic, and what arrived; CYCLES and SEED choose", in_cycles("chaos", "test/chaos/chaos.py", "20"), 8, leaves=("rig/chaos",)),
+    "attacks": Suite("hostile peers of each kind of sink: what is delivered, memory, CPU, state, and the sink beside it", attacks, 20, compiles=True, needs="fuzz"),
     "power": Suite("power cuts that lose unsynced WAL, and errors of the disk; CYCLES and SEED choose", in_cycles("power", "test/power/disks.py", "15"), 3),
     "calls": Suite("src/delivery and src/dispatch: one allocation or call fails, a sample; make test-calls lets each fail", calls, 4, compiles=True),
     "librdkafka": Suite("what depends on librdkafka, with a current one", with_current_librdkafka, 8, compiles=True),
@@ -448,7 +465,7 @@ HERE = [major for major, name in RELEASES.items() if Path(os.environ.get("OUTBOX
 # The suites of a name that is not itself a suite. In `all`, the most valuable ones come first.
 CHECK = ["unit", "regress"]
 TEST = ["style", *CHECK, "simulate", "isolation", "e2e", "kafka", "webhook", "operate", "fault", "docs"]
-REST = ["lint", "models", "model", "fuzz", "fault-points", "power", "calls", "chaos", "librdkafka", *(f"pg{major}" for major in HERE), "packages", "examples", "patroni", "compose", *(f"sink-{kind}" for kind in KINDS), "assert",
+REST = ["lint", "models", "model", "fuzz", "fault-points", "attacks", "power", "calls", "chaos", "librdkafka", *(f"pg{major}" for major in HERE), "packages", "examples", "patroni", "compose", *(f"sink-{kind}" for kind in KINDS), "assert",
         *(f"packages-{major}" for major in HERE if f"packages-{major}" in SUITES)]
 LAYERS = {"check": CHECK, "test": TEST, "all": TEST + REST}
 

@@ -102,7 +102,7 @@ private:
     switch (fate) {
     case Fate::Store:
       received.add(payload);
-      say(peer, "$3\r\n1-1\r\n");
+      say(peer, "$3\r\n1-" + std::to_string(n_ % 10) + "\r\n");
       return true;
     case Fate::Full:
       say(peer, "-OOM command not allowed when used memory > 'maxmemory'.\r\n");
