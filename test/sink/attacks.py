@@ -233,7 +233,7 @@ class Game:
             calm.extend(self.enqueue("calm", 1))
             rows = self.rows()  # before the peer's: what it has acknowledged in between counts
             wrong = [tag for tag in tags if tag not in rows and tag not in fake.acknowledged]
-            if wrong:
+            if wrong and not cell.faults:
                 cell.faults.append(f"recorded as delivered, and not acknowledged by the peer: {', '.join(wrong)}")
             return self.sink()
 
@@ -264,7 +264,7 @@ class Game:
         dead = [tag for tag in tags if tag in rows]
         if attack.events == "poison" and passes == GOOD and dead != tags[:1]:
             cell.faults.append(f"dead letters are {dead}, and only the event to which the peer objects should be one: {rows}")
-        elif attack.events == "plain" and dead:
+        elif attack.events == "plain" and len(dead) > attack.most_dead:
             cell.faults.append(f"dead letters, although the peer objects to no event: {rows}")
         if dead:
             cell.facts.append(f"dead letters {len(dead)}")

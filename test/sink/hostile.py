@@ -151,7 +151,7 @@ class Talk:
     def drip(self, data: bytes) -> None:
         for i in range(len(data)):
             self.send(data[i:i + 1])
-            threading.Event().wait(0.01)  # this is the attack
+            threading.Event().wait(min(0.01, 2 / len(data)))  # this is the attack; a long answer stays within a sink's timeout
 
     def forever(self, data: bytes) -> None:
         while True:
@@ -207,6 +207,7 @@ class Attack:
     needs: str = ""  # of the fake
     events: str = "plain"  # or "poison", of which one is; "control", with control characters in each column
     busy: bool = False  # the peer sends as much as it can
+    most_dead: int = 0  # events that may have become dead letters before ten keys in a row show that the peer refuses everything
 
 
 ATTACKS: dict[str, Attack] = {}
@@ -272,6 +273,7 @@ def _(talk: Talk, request: Request) -> None:
 @attack("drip", passes=EVERYTHING)
 def _(talk: Talk, request: Request) -> None:
     talk.drip(talk.ack(request))
+    talk.settled = True
 
 
 @attack("endless drip", needs="chatter")
@@ -309,10 +311,12 @@ def _(talk: Talk, request: Request) -> None:
 
 @attack("nonsense limits", needs="nonsense")
 def _(talk: Talk, request: Request) -> None:
-    """The fake has said them before, in serve(): talk.nonsense()."""
+    """The fake has said them at the login, or says them with its answer."""
+    if talk.fake.passes.get("nonsense limits") == EVERYTHING:
+        healthy(talk, request)
 
 
-@attack("refused by everybody")
+@attack("refused by everybody", most_dead=9)
 def _(talk: Talk, request: Request) -> None:
     talk.refuse(request)
 

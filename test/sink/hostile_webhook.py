@@ -11,7 +11,7 @@ class HttpFake(Fake):
     """Reads requests; what they are answered with is the kind's own."""
     keeps_idle = lines = True
     chatter = b"HTTP/1.1 103 Early Hints\r\n\r\n"
-    passes = {"nonsense limits": "everything"}
+    passes = {"nonsense limits": "everything", "flood beside answers": "nothing"}  # an answer comes behind what its connection is flooded with
     without = {"unknown id": "an answer belongs to the request on its connection"}
 
     def serve(self, talk: Talk) -> None:
@@ -42,4 +42,5 @@ class Endpoint(HttpFake):
                 f" allow_networks '127.0.0.0/8', timeout '5s'{more})"]
 
     def answer(self, request: Request, refused: bool = False) -> bytes:
-        return page("400 Bad Request", b"not this event") if refused else page("200 OK", b"thanks")
+        fields = self.nonsense if self.attack.name == "nonsense limits" else ()
+        return page("400 Bad Request", b"not this event", *fields) if refused else page("200 OK", b"thanks", *fields)
