@@ -66,8 +66,9 @@ void answers(const std::shared_ptr<const WebhookConfig> &config, const std::stri
   const std::string target = by_proxy ? std::string(origin_of(url)) : "*";
   curl_easy_setopt(transfer.handle(), CURLOPT_REQUEST_TARGET, target.c_str());
   const CURLcode code = HttpProbe::run(transfer, probe);
-  const HttpAnswer answer{
-      .status = transfer.status(), .body = transfer.body(), .body_is_cut = transfer.body_is_cut()};
+  const bool cut = code != CURLE_OK || transfer.body_is_cut();
+  const std::string body = config->secrets.masked(transfer.body(), cut); /* first: a cut secret is not found */
+  const HttpAnswer answer{.status = transfer.status(), .body = body, .body_is_cut = transfer.body_is_cut()};
   if (auto failure = transfer.no_answer(code))
     probe.failed(
         "answer", failure->error,
