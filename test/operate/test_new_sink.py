@@ -488,7 +488,7 @@ def test_the_program_lists_its_options():
     program = pg_config("includedir-server") / "extension/outbox/sink-test/outbox-sink-test"
     environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "PYTHONPATH": ""}
     listed = subprocess.run([program, "--help"], capture_output=True, text=True, check=True, cwd="/", env=environment).stdout
-    assert set(re.findall(r"^  (-.*?|PEER.py)(?:  | [A-Z]|$)", listed, re.MULTILINE)) == {"PEER.py", "-h, --help", "--pg-config", "--cycles", "--seed"}
+    assert set(re.findall(r"^  (-.*?|PEER.py)(?:  | [A-Z]|$)", listed, re.MULTILINE)) == {"PEER.py", "-h, --help", "--pg-config", "--cycles", "--seed", "--attacks", "--only"}
 
 
 @pytest.mark.slow
