@@ -130,10 +130,11 @@ bool Writer::send(uint64_t serial, Message &message) {
     return false;
   }
   const bool counted = answer != Answer::Send;
+  const std::string refused_before = counted ? message.stream : std::string();
   try {
-    send_command({serial, message.stream, counted}, message.command.bytes(), Why::Entries);
+    send_command({serial, std::move(message.stream), counted}, message.command.bytes(), Why::Entries);
   } catch (...) {
-    streams_.ended(message.stream, counted);
+    streams_.ended(refused_before, counted);
     throw;
   }
   handover_.forget_bytes(serial);

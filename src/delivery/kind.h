@@ -207,7 +207,7 @@ typedef struct ob_sink_status {
   char last_error[512]; /* last error of the whole sink; empty when it works */
 } ob_sink_status;
 
-/* What the caller tells an open sink. What is zero changes nothing. */
+/* The caller tells an open sink about a change. Members that are zero change nothing. */
 typedef struct ob_sink_order {
   /* `of` processes send to the same peer and this one is number `index`, so the sink keeps to its part of the sink's
    * limits. `rate_clock` points to 8 bytes of shared memory that all of them use for this sink, initially 0, in
@@ -271,8 +271,8 @@ typedef struct ob_log_line {
 
 /* ---- handles ---------------------------------------------------------------------------------------------- */
 
-/* What a library makes: its functions take it. `release` frees a checker, a preview or a probe, and is called once.
- */
+/* A library makes these, and its functions take them. `release` frees a checker, a preview or a probe, and is called
+ * once. */
 typedef struct ob_sink_kind ob_sink_kind;
 
 /* Tests events against one sink's options: is the topic legal, are the headers legal, is the event small enough? It

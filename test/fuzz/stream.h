@@ -15,7 +15,7 @@
 
 namespace fuzz {
 
-/* What was read, each as a text, and with what it ended: empty if the parser waits for more. */
+/* The parts that were read, each as a text, and how reading ended: an empty text if the parser waits for more. */
 struct Seen {
   std::vector<std::string> units;
   std::string error;

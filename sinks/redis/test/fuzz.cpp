@@ -21,7 +21,7 @@ void append(const redisReply &reply, size_t depth, size_t &elements, size_t &byt
   out += ";";
 }
 
-/* What counts as a success is of one kind only. */
+/* A reply is one of these at most: an error, the id of an entry, OK, a number. */
 void judge(const redisReply &reply) {
   const int kinds = is_error(reply) + is_entry_id(reply) + is_status(reply, "OK") + number_of(reply).has_value();
   HOLDS(kinds <= 1 && *kind_of(reply) != '\0');

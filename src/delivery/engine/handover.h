@@ -71,8 +71,8 @@ public:
   /* Call it before succeed(): a text for people, the peer's answer for this message. */
   void acknowledged(uint64_t serial, std::string text);
   void succeed(const std::vector<uint64_t> &serials);
-  /* With Retry the peer refuses it, perhaps for now; with Rejected it is found that it can never be sent. */
-  /* `halts`: as halt(), unless it was started before an outage. */
+  /* With Retry the peer refuses it, perhaps for now; with Rejected it is found that it can never be sent. `halts`: as
+   * halt(), unless it was started before an outage. */
   void fail(uint64_t serial, Verdict verdict, bool halts = false);
   void fail(uint64_t serial, Outcome outcome, std::string error, ob_reason reason = OB_REASON_NONE,
             int64_t retry_after_ms = -1) {

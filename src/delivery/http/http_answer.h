@@ -25,7 +25,7 @@ struct HttpAnswer {
 /* A 400 that says that the connection is wrong, not this request: it misses TLS, or the client's certificate. */
 bool is_about_the_connection(const HttpAnswer &answer);
 
-/* What an answer means, or that there is none: of every message of the request, and for the requests that follow. */
+/* What an answer, or its absence, means for the messages of the request and for the requests that follow. */
 struct HttpVerdict : Verdict {
   std::vector<Verdict> each = {};  // if the messages ended in different ways: one for each of them
   // Any one of the messages may be to blame: each is sent again in a request of its own. Has no effect on a request

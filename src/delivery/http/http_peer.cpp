@@ -145,7 +145,7 @@ void HttpPeer::add_secrets(const Options &mapping, SecretMask &secrets) {
 }
 
 milliseconds HttpPeer::longest_answer(const Options &server) {
-  milliseconds timeout = HttpPeer().timeout;
+  milliseconds timeout = default_timeout;
   read_option(server, TIMEOUT, parse_timeout, timeout);
   return timeout + std::chrono::minutes(1);
 }

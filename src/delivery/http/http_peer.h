@@ -76,7 +76,8 @@ inline KeptConnection kept_connection_for(const ob_event &event, PeerHistory &hi
 
 /* Immutable once it is parsed, but for the history. */
 struct HttpPeer {
-  std::chrono::milliseconds timeout{15'000};
+  static constexpr std::chrono::milliseconds default_timeout{15'000};
+  std::chrono::milliseconds timeout = default_timeout;
   std::chrono::milliseconds connection_lifetime{60'000};
   size_t concurrency = 32;
   std::optional<RateLimit> rate;

@@ -37,19 +37,19 @@ struct HttpMessage {
   size_t size() const;
 };
 
-/* What requests carry that is granted for a time, such as an access token; also why there is none. */
+/* A secret that is granted for a time, such as an access token, and goes with each request; or why there is none. */
 struct HttpGrant {
   std::shared_ptr<const std::string> secret = {}; /* null: there is none */
   std::string error = {};                         /* empty: it is not known yet whether there will be one */
 };
 
-/* What a request carries. */
+/* The messages of a request, and the grant that goes with them. */
 struct HttpContent {
   std::vector<HttpMessage> messages = {};
   std::shared_ptr<const std::string> grant = {}; /* null: HttpProtocol::grant() is nothing */
 };
 
-/* What an attempt adds to the request: headers, such as a signature, and the body if it is not that of the only
+/* Each attempt adds these to its request: headers, such as a signature, and the body if it is not that of the only
  * message. */
 struct HttpCall {
   HttpHeaders headers = {};
@@ -60,7 +60,8 @@ struct HttpCall {
  * ended. */
 void prepare(HttpTransfer &transfer, const HttpContent &content, const HttpCall &call);
 
-/* What is particular to a kind of sink. Functions that may be called while requests run must not wait. */
+/* A kind of sink on HTTP: its messages, and what answers mean. Functions that may be called while requests run must
+ * not wait. */
 class HttpProtocol {
 public:
   virtual ~HttpProtocol() = default;

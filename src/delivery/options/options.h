@@ -30,7 +30,7 @@ struct BadInput : std::runtime_error {
 
 using Options = std::map<std::string, std::string>;
 
-/* Who owns the foreign server. A superuser's sink may connect to any network. */
+/* The owner of the foreign server. A superuser's sink may connect to any network. */
 enum class Owner { User, Superuser };
 
 /* A function that throws BadInput for an invalid value; null: any text is valid. */
