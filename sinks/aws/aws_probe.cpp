@@ -12,7 +12,7 @@
 #include "delivery/http/http_loop.h"
 #include "delivery/http/http_probe.h"
 #include "delivery/http/http_transfer.h"
-#include "judgement.h"
+#include "classify_response.h"
 #include "signer.h"
 
 namespace outbox::aws_sink {
@@ -124,12 +124,12 @@ private:
       refused("send", fault, cause_of(fault), date);
       return;
     }
-    const Judgement judgement = judge(config_.target, 1, http);
-    if (judgement.verdicts[0].outcome == Outcome::Sent)
+    const BatchOutcome batch = classify_response(config_.target, 1, http);
+    if (batch.verdicts[0].outcome == Outcome::Sent)
       probe_.passed("send",
                     config_.target.name + " has taken a test message of type " + std::string(TestEvent::type));
     else
-      probe_.failed("send", judgement.verdicts[0].error);
+      probe_.failed("send", batch.verdicts[0].error);
   }
 
   const AwsConfig &config_;

@@ -73,29 +73,29 @@ HttpVerdict Protocol::classify_response(const HttpTransfer &answer, CURLcode cod
     return {{Outcome::RetryBlameSink, "the connection broke within the answer", OB_REASON_CONNECTION}};
   if (asks_for_bus(answer.sent()) && may_send(answer))
     return {{Outcome::Returned, "not sent yet: the sink has asked whether its event bus is there"}};
-  auto judged = [&](const std::string &body, const std::string &error_type) {
-    return aws_sink::judge(config_->target, content.messages.size(), {answer.status(), body, error_type});
+  auto classified = [&](const std::string &body, const std::string &error_type) {
+    return aws_sink::classify_response(config_->target, content.messages.size(), {answer.status(), body, error_type});
   };
   const std::string error_type = answer.header("x-amzn-errortype");
-  Judgement judgement = judged(std::string(answer.body()), error_type);
-  if (!judgement.all_sent()) /* the reporter does not know the secrets that the chain gives */
-    judgement = judged(signer_->without_secrets(answer.body(), answer.body_is_cut()),
+  BatchOutcome batch = classified(std::string(answer.body()), error_type);
+  if (!batch.all_sent()) /* the reporter does not know the secrets that the chain gives */
+    batch = classified(signer_->without_secrets(answer.body(), answer.body_is_cut()),
                        signer_->without_secrets(error_type, false));
   std::string more;
-  if (judgement.whole == Cause::Clock)
+  if (batch.whole == Cause::Clock)
     more = signer_->correct_clock(answer.header("Date"));
-  if (judgement.whole == Cause::Expired)
+  if (batch.whole == Cause::Expired)
     more = signer_->expired(began(answer));
   HttpVerdict made;
   const int64_t asked_ms = answer.retry_after_ms();
-  for (Verdict &verdict : judgement.verdicts) {
+  for (Verdict &verdict : batch.verdicts) {
     if (verdict.outcome == Outcome::Sent)
       continue;
     verdict.retry_after_ms = verdict.outcome == Outcome::Deferred ? std::max(deferred_ms, asked_ms) : asked_ms;
     verdict.error += more.empty() ? "" : ": " + more;
   }
-  made.send_each_alone = judgement.blames_one();
-  made.each = std::move(judgement.verdicts);
+  made.send_each_alone = batch.blames_one();
+  made.each = std::move(batch.verdicts);
   const long status = answer.status();
   made.too_many = status == 429 || std::ranges::any_of(made.each, [](const Verdict &end) {
                     return end.outcome != Outcome::Sent && end.reason == OB_REASON_RATE_LIMITED;

@@ -10,7 +10,7 @@
 #include <memory>
 
 #include "delivery/http/http_sender.h"
-#include "judgement.h"
+#include "classify_response.h"
 #include "signer.h"
 
 namespace outbox::aws_sink {

@@ -41,7 +41,7 @@ void Publisher::read() {
     Operation operation;
     while (connection_->next(operation))
       on_operation(operation);
-    succeed(handover_, stored_);
+    succeed(queue_, stored_);
   }
 }
 
@@ -73,8 +73,8 @@ void Publisher::on_message(const Operation &message) {
 
 /* May be called again if it throws std::bad_alloc. */
 void Publisher::on_stored(const InFlight &message, std::string_view answer, bool duplicate) {
-  if (handover_.keeps_acknowledgements())
-    handover_.acknowledged(message.serial, place_of(answer));
+  if (queue_.keeps_acknowledgements())
+    queue_.acknowledged(message.serial, place_of(answer));
   if (stored_.size() == stored_.capacity())
     stored_.reserve(2 * stored_.size() + 16);
   if (subjects_.any() && subjects_.passed(message.subject, message.counted, received_at_))
@@ -101,11 +101,11 @@ void Publisher::on_refused(const InFlight &message, const std::string &why, ob_r
   if (subjects_.refused(message.subject, text, reason, message.counted, received_at_))
     warn_degraded(subjects_.summary());
   const auto delay = subjects_.wait(message.subject, received_at_, message.counted);
-  handover_.fail(message.serial, Outcome::Deferred, text, reason, delay.count());
+  queue_.fail(message.serial, Outcome::Deferred, text, reason, delay.count());
 }
 
 void Publisher::on_rejected(const InFlight &message, const std::string &why, ob_reason reason) {
-  handover_.refuse(message.serial, why, reason);
+  queue_.refuse(message.serial, why, reason);
   subjects_.ended(message.subject, message.counted);
 }
 

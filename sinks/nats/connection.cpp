@@ -51,8 +51,8 @@ bool Connection::next(Operation &operation) {
       take_limits();
     }
   } catch (const NotNats &error) {
-    throw Trouble("connect", OB_REASON_CONNECTION, peer() + ": " + error.what(),
-                  "is this the port of a NATS server for clients?");
+    throw PeerError("connect", OB_REASON_CONNECTION, peer() + ": " + error.what(),
+                    "is this the port of a NATS server for clients?");
   }
   if (operation.kind == Operation::Kind::Ping)
     answer("PONG\r\n");
@@ -69,21 +69,21 @@ void Connection::take_limits() {
   if (info_.max_payload == 0 || (options_.tls && !encrypted_))
     return;
   if (info_.max_payload < least)
-    throw Trouble("connect", OB_REASON_BROKER,
-                  "the server takes messages of at most " + std::to_string(info_.max_payload) + " bytes",
-                  "raise max_payload of the server to " + std::to_string(least) + " or more");
+    throw PeerError("connect", OB_REASON_BROKER,
+                    "the server takes messages of at most " + std::to_string(info_.max_payload) + " bytes",
+                    "raise max_payload of the server to " + std::to_string(least) + " or more");
   max_payload_ = info_.max_payload;
 }
 
-Operation Connection::wait_next(const Patience &patience, const char *step) {
+Operation Connection::wait_next(const Deadline &deadline, const char *step) {
   Operation operation;
   for (;;) {
-    patience.check(step, peer());
+    deadline.check(step, peer());
     flush();
     if (next(operation))
       return operation;
     if (!receive())
-      patience.wait(fd(), events(), step, peer());
+      deadline.wait(fd(), events(), step, peer());
   }
 }
 
@@ -97,7 +97,7 @@ uint64_t Connection::number_of(std::string_view subject) const {
 }
 
 /* The meaning of the server's error for the connection. */
-Trouble Connection::refused(std::string_view error) const {
+PeerError Connection::refused(std::string_view error) const {
   const std::string said = in_quotes(error);
   if (is_permission_error(error))
     return {"login", OB_REASON_AUTH, "the server refuses " + options_.who() + " its inbox: " + said,
@@ -113,25 +113,25 @@ Trouble Connection::refused(std::string_view error) const {
   return {"connect", OB_REASON_BROKER, "the server closed the connection: " + said};
 }
 
-void Connection::connect(const Host &host, const Patience &patience) {
+void Connection::connect(const Host &host, const Deadline &deadline) {
   transport_.resolve(host);
-  transport_.connect(patience);
-  if (wait_next(patience, "connect").kind != Operation::Kind::Info)
-    throw Trouble("connect", OB_REASON_CONNECTION, peer() + " does not begin as a NATS server does");
+  transport_.connect(deadline);
+  if (wait_next(deadline, "connect").kind != Operation::Kind::Info)
+    throw PeerError("connect", OB_REASON_CONNECTION, peer() + " does not begin as a NATS server does");
   if (!info_.headers)
-    throw Trouble("connect", OB_REASON_BROKER, "the server knows no headers",
-                  "use nats-server 2.2 or later, without no_header_support");
+    throw PeerError("connect", OB_REASON_BROKER, "the server knows no headers",
+                    "use nats-server 2.2 or later, without no_header_support");
   if (info_.tls_required && !options_.tls)
-    throw Trouble("TLS", OB_REASON_TLS, "the server takes connections with TLS only", "set option tls 'true'");
+    throw PeerError("TLS", OB_REASON_TLS, "the server takes connections with TLS only", "set option tls 'true'");
 }
 
-void Connection::start_tls(const Patience &patience) {
+void Connection::start_tls(const Deadline &deadline) {
   if (!info_.tls_required && !info_.tls_available)
-    throw Trouble("TLS", OB_REASON_TLS, "the server " + peer() + " offers no TLS",
-                  "configure it there, or use another port");
+    throw PeerError("TLS", OB_REASON_TLS, "the server " + peer() + " offers no TLS",
+                    "configure it there, or use another port");
   if (!reader_.empty()) /* unencrypted bytes must not be taken for what follows encrypted */
-    throw Trouble("TLS", OB_REASON_TLS, "the server " + peer() + " sends more before TLS than its INFO");
-  transport_.start_tls(patience);
+    throw PeerError("TLS", OB_REASON_TLS, "the server " + peer() + " sends more before TLS than its INFO");
+  transport_.start_tls(deadline);
   encrypted_ = true;
 }
 
@@ -158,27 +158,27 @@ std::string Connection::connect_text() const {
   return text + "}\r\n";
 }
 
-void Connection::log_in(const Patience &patience) {
+void Connection::log_in(const Deadline &deadline) {
   inbox_ = new_inbox(options_.inbox_prefix);
   out_ += connect_text();
   ((out_ += "SUB ") += inbox_) += "* 1\r\nPING\r\n";
   try {
-    while (wait_next(patience, "login").kind != Operation::Kind::Pong)
+    while (wait_next(deadline, "login").kind != Operation::Kind::Pong)
       ;
-  } catch (const Trouble &lost) {
+  } catch (const PeerError &lost) {
     if (lost.reason != OB_REASON_CONNECTION)
       throw;
-    throw Trouble("login", OB_REASON_AUTH, "the server hung up at the login of " + options_.who(),
-                  "look at the user mapping, and at the server's log");
+    throw PeerError("login", OB_REASON_AUTH, "the server hung up at the login of " + options_.who(),
+                    "look at the user mapping, and at the server's log");
   }
   logged_in_ = true;
 }
 
-void Connection::open(const Host &host, const Patience &patience) {
-  connect(host, patience);
+void Connection::open(const Host &host, const Deadline &deadline) {
+  connect(host, deadline);
   if (options_.tls)
-    start_tls(patience);
-  log_in(patience);
+    start_tls(deadline);
+  log_in(deadline);
 }
 
 }  // namespace outbox::nats

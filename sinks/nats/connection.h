@@ -17,12 +17,12 @@ class Connection final : public PeerConnection {
 public:
   explicit Connection(const Connecting &options) : PeerConnection(options), options_(options) {}
 
-  /* The steps, in order, for a probe that reports each of them. They wait, and throw Trouble or Cancelled. */
-  void connect(const Host &host, const Patience &patience); /* until the server has introduced itself */
-  void start_tls(const Patience &patience);
-  void log_in(const Patience &patience);
+  /* The steps, in order, for a probe that reports each of them. They wait, and throw PeerError or Cancelled. */
+  void connect(const Host &host, const Deadline &deadline); /* until the server has introduced itself */
+  void start_tls(const Deadline &deadline);
+  void log_in(const Deadline &deadline);
   /* All of them. */
-  void open(const Host &host, const Patience &patience);
+  void open(const Host &host, const Deadline &deadline);
 
   const ServerInfo &info() const { return info_; }
   std::string product() const; /* "nats-server 2.9.10" */
@@ -36,15 +36,15 @@ public:
   /* Reads once what the socket has. Returns false if that was nothing. */
   bool receive() { return receive_into(reader_); }
   /* The next operation; false if none is complete. It is valid until the next call. Answers a PING, takes notice of
-   * an INFO, and throws Trouble for an error after which the server closes the connection. */
+   * an INFO, and throws PeerError for an error after which the server closes the connection. */
   bool next(Operation &operation);
   /* Waits for the next operation. */
-  Operation wait_next(const Patience &patience, const char *step);
+  Operation wait_next(const Deadline &deadline, const char *step);
 
 private:
   void take_limits();
   std::string connect_text() const;
-  Trouble refused(std::string_view error) const;
+  PeerError refused(std::string_view error) const;
 
   const Connecting &options_;
   OperationReader reader_;

@@ -2,7 +2,7 @@
  * nats.cpp: the sink, as the main thread sees it, and the kind. The work is done by publisher.cpp on the sink's
  * thread.
  */
-#include "delivery/engine/handover_sink.h"
+#include "delivery/engine/queue_sink.h"
 #include "delivery/engine/kind_library.h"
 #include "delivery/engine/probe.h"
 
@@ -13,13 +13,13 @@
 namespace outbox::nats {
 namespace {
 
-class NatsSink final : public HandoverSink<Message> {
+class NatsSink final : public QueueSink<Message> {
 public:
   NatsSink(std::shared_ptr<const NatsConfig> config, std::shared_ptr<Reporter> reporter)
       : config_(config), publisher_(std::make_unique<Publisher>(std::move(config), std::move(reporter))) {}
 
 private:
-  Handover &handover() const override { return publisher_->handover(); }
+  SendQueue &queue() const override { return publisher_->queue(); }
   Message render(const ob_event &event) override {
     config_->maker.make(event, content_);
     const bool is_first_try = event.attempt == 1 && !event.failed;

@@ -15,7 +15,7 @@ namespace {
 
 class NatsProbe {
 public:
-  NatsProbe(const NatsConfig &config, Probe &probe) : config_(config), probe_(probe), patience_(new_patience()) {}
+  NatsProbe(const NatsConfig &config, Probe &probe) : config_(config), probe_(probe), deadline_(new_deadline()) {}
 
   void run() {
     const auto &hosts = config_.connecting.hosts;
@@ -24,47 +24,47 @@ public:
       try {
         connect(hosts[i]);
         connected = true;
-      } catch (const Trouble &trouble) {
-        fail(trouble, hosts.size() == 1 ? "" : hosts[i].text() + ": ");
+      } catch (const PeerError &error) {
+        fail(error, hosts.size() == 1 ? "" : hosts[i].text() + ": ");
       }
     }
     if (!connected)
       return;
     try {
-      patience_ = new_patience();
+      deadline_ = new_deadline();
       if (ask_for_jetstream() && ask_for_stream() && probe_.sends())
         send();
-    } catch (const Trouble &trouble) {
-      fail(trouble, "");
+    } catch (const PeerError &error) {
+      fail(error, "");
     }
   }
 
 private:
-  Patience new_patience() const {
+  Deadline new_deadline() const {
     return {Probe::Clock::now() + std::min(config_.connecting.connect_timeout, probe_.left()),
             [this] { return probe_.over(); }};
   }
 
-  void fail(const Trouble &trouble, const std::string &host) {
-    std::string hint = trouble.hint;
+  void fail(const PeerError &error, const std::string &host) {
+    std::string hint = error.hint;
     if (!hint.empty())
       hint[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(hint[0])));
-    probe_.failed(trouble.step, host + trouble.what(), hint.empty() ? hint : hint + ".");
+    probe_.failed(error.step, host + error.what(), hint.empty() ? hint : hint + ".");
   }
 
   void connect(const Host &host) {
     connection_ = std::make_unique<Connection>(config_.connecting);
-    patience_ = new_patience();
-    connection_->connect(host, patience_);
+    deadline_ = new_deadline();
+    connection_->connect(host, deadline_);
     probe_.passed("connect", connection_->peer() + " is " + connection_->product());
     if (config_.connecting.tls) {
-      connection_->start_tls(patience_);
+      connection_->start_tls(deadline_);
       probe_.passed("TLS",
                     config_.connecting.verify ? "the server's certificate is accepted"
                                               : "encrypted, and the server's certificate is not verified",
                     config_.connecting.verify ? "" : "Leave out enable_ssl_certificate_verification.");
     }
-    connection_->log_in(patience_);
+    connection_->log_in(deadline_);
     probe_.passed("login", "the server accepts " + config_.connecting.who());
     const size_t most = connection_->max_payload();
     if (most < config_.max_message_bytes)
@@ -75,7 +75,7 @@ private:
   /* The answer to what has been written with this number, or the server's words that it is not allowed. */
   Operation answer(uint64_t number, const char *step) {
     for (;;) {
-      Operation operation = connection_->wait_next(patience_, step);
+      Operation operation = connection_->wait_next(deadline_, step);
       if (operation.kind == Operation::Kind::Error ||
           (operation.kind == Operation::Kind::Message && connection_->number_of(operation.subject) == number))
         return operation;
@@ -179,7 +179,7 @@ private:
 
   const NatsConfig &config_;
   Probe &probe_;
-  Patience patience_;
+  Deadline deadline_;
   std::unique_ptr<Connection> connection_;
   uint64_t number_ = 0;
   bool may_ask_ = true;

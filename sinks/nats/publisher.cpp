@@ -18,20 +18,20 @@ static constexpr size_t most_unsent = 262'144;
 
 Publisher::Publisher(std::shared_ptr<const NatsConfig> config, std::shared_ptr<Reporter> reporter)
     : PeerThread(config->connecting, std::move(reporter)), config_(std::move(config)),
-      handover_(reporter_, config_->max_in_flight) {
+      queue_(reporter_, config_->max_in_flight) {
   launch();
 }
 
 Publisher::~Publisher() {
-  shut_down(handover_.event());
+  shut_down(queue_.event());
 }
 
 void Publisher::run_once() {
   if (!connection_) {
-    if (Clock::now() >= connect_at() || handover_.has_work())
+    if (Clock::now() >= connect_at() || queue_.has_work())
       connect();
     else
-      wait_until(look_at(), handover_.event(), nullptr);
+      wait_until(look_at(), queue_.event(), nullptr);
     return;
   }
   send_waiting();
@@ -41,7 +41,7 @@ void Publisher::run_once() {
   const Time now = Clock::now();
   if (stall_detector_.on_flush(any_taken, connection_->unsent() > 0 ? connection_->queued() : 0, now))
     alive_at_ = now;
-  wait_until(look_at(), handover_.event(), connection_.get());
+  wait_until(look_at(), queue_.event(), connection_.get());
   read();
   check_time();
 }
@@ -63,15 +63,15 @@ void Publisher::connect() {
 }
 
 /* May be called again if it throws std::bad_alloc. */
-void Publisher::lose(const Trouble &trouble) {
-  succeed(handover_, stored_);
+void Publisher::lose(const PeerError &error) {
+  succeed(queue_, stored_);
   connection_.reset();
   in_flight_.clear();
   waiting_.clear();
   n_waiting_ = 0;
   subjects_.forget_in_flight();
   connect_later();
-  return_all(handover_, trouble);
+  return_all(queue_, error);
 }
 
 /* When connect() or check_time() has something to do. */
@@ -99,9 +99,9 @@ void Publisher::check_time() {
   if (drains)
     alive_at_ = now;
   if (now - alive_at_ >= 2 * interval)
-    throw Trouble("connect", OB_REASON_TIMEOUT,
-                  "the server " + connection_->peer() + " has sent nothing for " +
-                      std::to_string(2 * interval.count()) + " s, and answers no PING");
+    throw PeerError("connect", OB_REASON_TIMEOUT,
+                    "the server " + connection_->peer() + " has sent nothing for " +
+                        std::to_string(2 * interval.count()) + " s, and answers no PING");
   if (!pinged_ && now - alive_at_ >= interval) {
     connection_->out() += "PING\r\n";
     pinged_ = true;
@@ -112,12 +112,12 @@ void Publisher::check_time() {
     while (!in_flight_.empty() && now - in_flight_.begin()->second.sent_at >= StallDetector::stall_after / 2)
       give_up_oldest();
   } else if (stalled && !drains) {
-    throw Trouble("connect", OB_REASON_TIMEOUT,
-                  "no stream behind " + connection_->peer() + " has acknowledged a message for " +
-                      std::to_string(StallDetector::stall_after.count()) + " s, and " +
-                      std::to_string(in_flight_.size()) + (in_flight_.size() == 1 ? " waits" : " wait") +
-                      ", of subject \"" + in_flight_.begin()->second.subject + "\" for example",
-                  "is there a stream for it? Another subscriber of the subject hides that there is none");
+    throw PeerError("connect", OB_REASON_TIMEOUT,
+                    "no stream behind " + connection_->peer() + " has acknowledged a message for " +
+                        std::to_string(StallDetector::stall_after.count()) + " s, and " +
+                        std::to_string(in_flight_.size()) + (in_flight_.size() == 1 ? " waits" : " wait") +
+                        ", of subject \"" + in_flight_.begin()->second.subject + "\" for example",
+                    "is there a stream for it? Another subscriber of the subject hides that there is none");
   }
   give_up_unanswered(now);
 }
@@ -142,10 +142,10 @@ void Publisher::ask_if_unanswered(Time now) {
 void Publisher::pump() {
   uint64_t serial = 0;
   while (connection_->unsent() < most_unsent) {
-    std::optional<Message> message = handover_.start(false, serial);
+    std::optional<Message> message = queue_.start(false, serial);
     if (!message)
       return;
-    handover_.send_or_return(serial, [&] { start(serial, std::move(*message)); });
+    queue_.send_or_return(serial, [&] { start(serial, std::move(*message)); });
   }
 }
 
@@ -179,10 +179,10 @@ void Publisher::start(uint64_t serial, Message message) {
 void Publisher::publish(uint64_t serial, Message &message, bool counted) {
   if (message.data.size() > connection_->max_payload()) {
     subjects_.ended(message.subject, counted);
-    handover_.fail(serial, Outcome::Rejected,
-                   "message is too large: with its headers it has " + std::to_string(message.data.size()) +
-                       " bytes, and max_payload of the server is " + std::to_string(connection_->max_payload()),
-                   OB_REASON_TOO_LARGE);
+    queue_.fail(serial, Outcome::Rejected,
+                "message is too large: with its headers it has " + std::to_string(message.data.size()) +
+                    " bytes, and max_payload of the server is " + std::to_string(connection_->max_payload()),
+                OB_REASON_TOO_LARGE);
     return;
   }
   const Time now = Clock::now();
@@ -197,13 +197,13 @@ void Publisher::publish(uint64_t serial, Message &message, bool counted) {
   }
   stall_detector_.on_submit(in_flight_.size() - 1, now);
   last_number_++;
-  handover_.forget_bytes(serial);
+  queue_.forget_bytes(serial);
   at->second = {serial, std::move(message.subject), now, counted, message.first_tried_after_us > connected_at_us_};
 }
 
 void Publisher::defer(uint64_t serial, const std::string &subject) {
   const auto delay = subjects_.wait(subject, Clock::now());
-  handover_.fail(serial, Outcome::Deferred, subjects_.why(subject), subjects_.reason(subject), delay.count());
+  queue_.fail(serial, Outcome::Deferred, subjects_.why(subject), subjects_.reason(subject), delay.count());
 }
 
 /* Those whose subject may be tried, or is not tried soon enough. */
@@ -218,7 +218,7 @@ void Publisher::send_waiting() {
       Waiting first = std::move(messages.front());
       messages.pop_front();
       n_waiting_--;
-      handover_.send_or_return(first.serial, [&, &subject = subject] {
+      queue_.send_or_return(first.serial, [&, &subject = subject] {
         if (answer == RefusedTargets::Answer::Defer)
           defer(first.serial, subject);
         else

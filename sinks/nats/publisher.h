@@ -1,6 +1,6 @@
 /*
- * publisher.h: the thread of a NATS sink. It owns the connection, publishes what the handover has, and reports what
- * the streams answer. It waits only for the socket and the handover together.
+ * publisher.h: the thread of a NATS sink. It owns the connection, publishes what the queue has, and reports what
+ * the streams answer. It waits only for the socket and the queue together.
  *
  *   disconnected --(connected, logged in)--> publishing
  *        ^------------(connection lost, no acknowledgement for 30 s)--'
@@ -17,7 +17,7 @@
 #include "delivery/engine/refused_targets.h"
 #include "delivery/engine/stall_detector.h"
 #include "delivery/net/peer_thread.h"
-#include "handover.h"
+#include "queued_message.h"
 #include "nats_config.h"
 
 namespace outbox::nats {
@@ -27,7 +27,7 @@ public:
   Publisher(std::shared_ptr<const NatsConfig> config, std::shared_ptr<Reporter> reporter);
   ~Publisher() override; /* waits for the thread, and so for a resolver */
 
-  Handover &handover() { return handover_; }
+  SendQueue &queue() { return queue_; }
 
 private:
   /* The start of every text about a subject. */
@@ -49,7 +49,7 @@ private:
   void run_once() override;
   // ---- the connection ----
   void connect();
-  void lose(const Trouble &trouble) override;
+  void lose(const PeerError &error) override;
   Time look_at() const;
   void check_time();
   // ---- messages out ----
@@ -75,7 +75,7 @@ private:
   std::string about_subject(const std::string &subject) const;
 
   const std::shared_ptr<const NatsConfig> config_;
-  Handover handover_;
+  SendQueue queue_;
 
   /* From here on: the sink's thread only. */
   std::unique_ptr<Connection> connection_; /* null while disconnected */

@@ -27,7 +27,7 @@ void Publisher::read() {
       on_frame(frame);
     if (!confirmed_.empty())
       stall_detector_.on_acknowledgement(received_at_);
-    succeed(handover_, confirmed_);
+    succeed(queue_, confirmed_);
   }
 }
 
@@ -53,7 +53,7 @@ void Publisher::on_connection(const amqp_frame_t &frame) {
     blocked_ = "the broker has blocked publishing: " + said(blocked->reason) +
                "; it goes on by itself when the alarm is over (rabbitmqctl status shows alarms)";
     report_down(blocked_, OB_REASON_BROKER);
-    handover_.halt(blocked_);
+    queue_.halt(blocked_);
   } else if (as<amqp_connection_unblocked_t>(frame) && !blocked_.empty()) {
     blocked_.clear();
     stall_detector_.on_acknowledgement(Clock::now());
@@ -112,14 +112,14 @@ void Publisher::end_confirmed(const Unconfirmed &message, bool stored) {
   if (stored)
     on_target_passed(message);
   if (stored && message.returned.empty()) {
-    if (handover_.keeps_acknowledgements())
-      handover_.acknowledged(message.serial, text_if_memory("confirmed by ", connection_->peer()));
+    if (queue_.keeps_acknowledgements())
+      queue_.acknowledged(message.serial, text_if_memory("confirmed by ", connection_->peer()));
     confirmed_.push_back(message.serial);
     return;
   }
   stall_detector_.on_acknowledgement(received_at_);
   if (stored) {
-    handover_.fail(message.serial, Outcome::Refused, message.returned, OB_REASON_TOPIC);
+    queue_.fail(message.serial, Outcome::Refused, message.returned, OB_REASON_TOPIC);
     return;
   }
   on_target_refused(message,
@@ -160,9 +160,9 @@ void Publisher::end_refused(const Unconfirmed &message, uint16_t code, const std
   }
   std::string why = text_if_memory("the broker refuses the message: ", text);
   if (code == AMQP_PRECONDITION_FAILED) /* larger than max_message_size */
-    handover_.refuse(message.serial, std::move(why), OB_REASON_INVALID);
+    queue_.refuse(message.serial, std::move(why), OB_REASON_INVALID);
   else
-    handover_.fail(message.serial, Outcome::RetryBlameSink, std::move(why), OB_REASON_BROKER);
+    queue_.fail(message.serial, Outcome::RetryBlameSink, std::move(why), OB_REASON_BROKER);
   if (message.counted)
     targets_.ended(target_of(message.exchange, message.routing_key), true);
 }
@@ -187,8 +187,8 @@ void Publisher::on_channel_closed(const amqp_channel_close_t &close) {
       }
       if (message.counted)
         targets_.ended(target_of(message.exchange, message.routing_key), true);
-      handover_.fail(message.serial, Outcome::Returned,
-                     text_if_memory("the broker has closed the channel while it was in flight: ", text));
+      queue_.fail(message.serial, Outcome::Returned,
+                  text_if_memory("the broker has closed the channel while it was in flight: ", text));
     });
   unconfirmed_.clear();
   last_tag_ = 0;
@@ -208,7 +208,7 @@ void Publisher::on_trying_closed(const amqp_channel_close_t &close) {
       }
       there_.erase(tried_->exchange);
       targets_.ended(target_of(tried_->exchange, tried_->routing_key), true);
-      handover_.fail(tried_->serial, Outcome::Returned, text_if_memory(text));
+      queue_.fail(tried_->serial, Outcome::Returned, text_if_memory(text));
     });
   tried_.reset();
   last_try_tag_ = 0;

@@ -46,12 +46,12 @@ bool Connection::next(amqp_frame_t &frame) {
   try {
     return reader_.next(frame);
   } catch (const std::runtime_error &error) {
-    throw Trouble("login", OB_REASON_CONNECTION, peer() + ": " + error.what(),
-                  "is this the port of a RabbitMQ broker, and does it want TLS?");
+    throw PeerError("login", OB_REASON_CONNECTION, peer() + ": " + error.what(),
+                    "is this the port of a RabbitMQ broker, and does it want TLS?");
   }
 }
 
-Trouble Connection::closed_by_broker(const amqp_connection_close_t &close) {
+PeerError Connection::closed_by_broker(const amqp_connection_close_t &close) {
   std::string text = in_quotes(view(close.reply_text));
   const int code = close.reply_code;
   open_ = false;
@@ -59,21 +59,21 @@ Trouble Connection::closed_by_broker(const amqp_connection_close_t &close) {
     amqp_connection_close_ok_t ok{};
     send(0, AMQP_CONNECTION_CLOSE_OK_METHOD, &ok);
     flush();
-  } catch (const Trouble &) { /* it is gone already */
+  } catch (const PeerError &) { /* it is gone already */
   }
   std::string fact = "the broker closed the connection: " + std::to_string(code) + " " + text;
   return {"connect", code == AMQP_CONNECTION_FORCED ? OB_REASON_CONNECTION : OB_REASON_BROKER, fact};
 }
 
-amqp_frame_t Connection::wait_method(amqp_channel_t channel, const Patience &patience, const char *step) {
+amqp_frame_t Connection::wait_method(amqp_channel_t channel, const Deadline &deadline, const char *step) {
   amqp_frame_t frame;
   for (;;) {
-    patience.check(step, peer());
+    deadline.check(step, peer());
     flush();
     while (next(frame)) {
       if (frame.frame_type == protocol_header)
-        throw Trouble(step, OB_REASON_CONNECTION, peer() + " speaks another version of AMQP than 0-9-1",
-                      "is this the port of a RabbitMQ broker?");
+        throw PeerError(step, OB_REASON_CONNECTION, peer() + " speaks another version of AMQP than 0-9-1",
+                        "is this the port of a RabbitMQ broker?");
       if (frame.frame_type == AMQP_FRAME_METHOD && frame.channel == channel)
         return frame;
       if (frame.channel != 0)
@@ -81,28 +81,28 @@ amqp_frame_t Connection::wait_method(amqp_channel_t channel, const Patience &pat
       if (auto *close = as<amqp_connection_close_t>(frame))
         throw closed_by_broker(*close);
       if (auto *blocked = as<amqp_connection_blocked_t>(frame))
-        throw Trouble(step, OB_REASON_BROKER,
-                      "the broker has blocked publishing: " + in_quotes(view(blocked->reason)),
-                      "rabbitmqctl status shows alarms");
+        throw PeerError(step, OB_REASON_BROKER,
+                        "the broker has blocked publishing: " + in_quotes(view(blocked->reason)),
+                        "rabbitmqctl status shows alarms");
     }
     if (!receive())
-      patience.wait(fd(), events(), step, peer());
+      deadline.wait(fd(), events(), step, peer());
   }
 }
 
-void Connection::connect(const Host &host, const Patience &patience) {
+void Connection::connect(const Host &host, const Deadline &deadline) {
   transport_.resolve(host);
-  transport_.connect(patience);
+  transport_.connect(deadline);
 }
 
 void Connection::read_start(const amqp_connection_start_t &start) {
   const char *wanted = options_.external() ? "EXTERNAL" : "PLAIN";
   auto offered = split(view(start.mechanisms), ' ');
   if (std::find(offered.begin(), offered.end(), wanted) == offered.end())
-    throw Trouble("login", OB_REASON_AUTH, "the broker does not offer the login mechanism " + std::string(wanted),
-                  options_.external()
-                      ? "enable its plugin rabbitmq_auth_mechanism_ssl, or give the user mapping a user"
-                      : "enable PLAIN in the broker's auth_mechanisms");
+    throw PeerError("login", OB_REASON_AUTH, "the broker does not offer the login mechanism " + std::string(wanted),
+                    options_.external()
+                        ? "enable its plugin rabbitmq_auth_mechanism_ssl, or give the user mapping a user"
+                        : "enable PLAIN in the broker's auth_mechanisms");
   std::string name, version;
   for (int i = 0; i < start.server_properties.num_entries; i++) {
     const amqp_table_entry_t &entry = start.server_properties.entries[i];
@@ -134,13 +134,13 @@ void Connection::send_start_ok() {
   send(0, AMQP_CONNECTION_START_OK_METHOD, &ok);
 }
 
-void Connection::log_in(const Patience &patience) {
+void Connection::log_in(const Deadline &deadline) {
   constexpr char header[] = "AMQP\0\0\x09\x01";
   out_.append(header, sizeof header - 1);
-  amqp_frame_t frame = wait_method(0, patience, "login");
+  amqp_frame_t frame = wait_method(0, deadline, "login");
   auto *start = as<amqp_connection_start_t>(frame);
   if (!start)
-    throw Trouble("login", OB_REASON_CONNECTION, peer() + " does not begin as a RabbitMQ broker does");
+    throw PeerError("login", OB_REASON_CONNECTION, peer() + " does not begin as a RabbitMQ broker does");
   read_start(*start);
   send_start_ok();
 
@@ -148,27 +148,27 @@ void Connection::log_in(const Patience &patience) {
   const char *look = options_.external() ? "look at ssl_certificate_pem in the user mapping"
                                          : "look at user and password in the user mapping";
   try {
-    frame = wait_method(0, patience, "login");
-  } catch (const Trouble &lost) {
+    frame = wait_method(0, deadline, "login");
+  } catch (const PeerError &lost) {
     if (lost.reason != OB_REASON_CONNECTION)
       throw;
-    throw Trouble("login", OB_REASON_AUTH, "the broker hung up at the login " + who, look);
+    throw PeerError("login", OB_REASON_AUTH, "the broker hung up at the login " + who, look);
   }
   if (auto *close = as<amqp_connection_close_t>(frame)) {
     std::string said = closed_by_broker(*close).what();
     bool loopback = said.find("can only connect via localhost") != said.npos;
-    throw Trouble("login", OB_REASON_AUTH, "the login " + who + " was refused: " + said,
-                  loopback ? "make a user of the broker for outbox, and give it to the user mapping" : look);
+    throw PeerError("login", OB_REASON_AUTH, "the login " + who + " was refused: " + said,
+                    loopback ? "make a user of the broker for outbox, and give it to the user mapping" : look);
   }
   auto *tune = as<amqp_connection_tune_t>(frame);
   if (!tune)
-    throw Trouble("login", OB_REASON_AUTH, "the broker asks for more at the login " + who, look);
+    throw PeerError("login", OB_REASON_AUTH, "the broker asks for more at the login " + who, look);
 
   if (tune->frame_max != 0 && tune->frame_max < AMQP_FRAME_MIN_SIZE)
-    throw Trouble("login", OB_REASON_BROKER,
-                  "the broker wants frames of at most " + std::to_string(tune->frame_max) +
-                      " bytes, and AMQP 0-9-1 " + "has at least " + std::to_string(AMQP_FRAME_MIN_SIZE),
-                  "raise frame_max of the broker");
+    throw PeerError("login", OB_REASON_BROKER,
+                    "the broker wants frames of at most " + std::to_string(tune->frame_max) +
+                        " bytes, and AMQP 0-9-1 " + "has at least " + std::to_string(AMQP_FRAME_MIN_SIZE),
+                    "raise frame_max of the broker");
   if (tune->frame_max != 0)
     frame_max_ = std::min<size_t>(frame_max_, tune->frame_max);
   heartbeat_ = options_.heartbeat;
@@ -178,21 +178,21 @@ void Connection::log_in(const Patience &patience) {
   send(0, AMQP_CONNECTION_TUNE_OK_METHOD, &ok);
 }
 
-void Connection::open_vhost(const Patience &patience) {
+void Connection::open_vhost(const Deadline &deadline) {
   amqp_connection_open_t ask{as_bytes(options_.vhost), {}, 0};
   std::string vhost = "vhost " + in_quotes(options_.vhost);
   send(0, AMQP_CONNECTION_OPEN_METHOD, &ask);
-  amqp_frame_t frame = wait_method(0, patience, "vhost");
+  amqp_frame_t frame = wait_method(0, deadline, "vhost");
   if (auto *close = as<amqp_connection_close_t>(frame)) {
     std::string said = closed_by_broker(*close).what();
     bool refused = said.find("refused") != said.npos;
-    throw Trouble("vhost", OB_REASON_AUTH, vhost + " cannot be opened: " + said,
-                  refused
-                      ? "give user " + in_quotes(options_.user) + " permissions in it: rabbitmqctl set_permissions -p"
-                      : "correct option vhost, or create it: rabbitmqctl add_vhost");
+    throw PeerError("vhost", OB_REASON_AUTH, vhost + " cannot be opened: " + said,
+                    refused ? "give user " + in_quotes(options_.user) +
+                                  " permissions in it: rabbitmqctl set_permissions -p"
+                            : "correct option vhost, or create it: rabbitmqctl add_vhost");
   }
   if (!as<amqp_connection_open_ok_t>(frame))
-    throw Trouble("vhost", OB_REASON_BROKER, vhost + " cannot be opened");
+    throw PeerError("vhost", OB_REASON_BROKER, vhost + " cannot be opened");
   open_ = true;
 }
 
@@ -215,35 +215,35 @@ void Connection::close_channel_ok(amqp_channel_t channel) {
   answer(bytes);
 }
 
-template <class Method> void Connection::wait_opened(amqp_channel_t channel, const Patience &patience) {
-  amqp_frame_t frame = wait_method(channel, patience, "channel");
+template <class Method> void Connection::wait_opened(amqp_channel_t channel, const Deadline &deadline) {
+  amqp_frame_t frame = wait_method(channel, deadline, "channel");
   if (as<Method>(frame))
     return;
   auto *close = as<amqp_channel_close_t>(frame);
-  throw Trouble("channel", OB_REASON_BROKER,
-                "the broker gives no channel: " +
-                    (close ? in_quotes(view(close->reply_text)) : std::string("it answers with another method")));
+  throw PeerError("channel", OB_REASON_BROKER,
+                  "the broker gives no channel: " +
+                      (close ? in_quotes(view(close->reply_text)) : std::string("it answers with another method")));
 }
 
 /* One after the other: in the broker each channel is a process of its own, so the answers of two of them come in any
  * order, and wait_method() skips those of the other one. */
-void Connection::open_channels(const Patience &patience) {
+void Connection::open_channels(const Deadline &deadline) {
   for (amqp_channel_t channel : {publishing, trying}) {
     open_publishing(channel);
-    wait_opened<amqp_channel_open_ok_t>(channel, patience);
-    wait_opened<amqp_confirm_select_ok_t>(channel, patience);
+    wait_opened<amqp_channel_open_ok_t>(channel, deadline);
+    wait_opened<amqp_confirm_select_ok_t>(channel, deadline);
   }
   open_asking();
-  wait_opened<amqp_channel_open_ok_t>(asking, patience);
+  wait_opened<amqp_channel_open_ok_t>(asking, deadline);
 }
 
-void Connection::open(const Host &host, const Patience &patience) {
-  connect(host, patience);
+void Connection::open(const Host &host, const Deadline &deadline) {
+  connect(host, deadline);
   if (options_.tls)
-    start_tls(patience);
-  log_in(patience);
-  open_vhost(patience);
-  open_channels(patience);
+    start_tls(deadline);
+  log_in(deadline);
+  open_vhost(deadline);
+  open_channels(deadline);
 }
 
 }  // namespace outbox::rabbitmq

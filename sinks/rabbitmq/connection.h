@@ -18,14 +18,14 @@ public:
   /* Says goodbye if that needs no waiting. */
   ~Connection();
 
-  /* The steps, in order, for a probe that reports each of them. They wait, and throw Trouble or Cancelled. */
-  void connect(const Host &host, const Patience &patience);
-  void start_tls(const Patience &patience) { transport_.start_tls(patience); }
-  void log_in(const Patience &patience);
-  void open_vhost(const Patience &patience);
-  void open_channels(const Patience &patience);
+  /* The steps, in order, for a probe that reports each of them. They wait, and throw PeerError or Cancelled. */
+  void connect(const Host &host, const Deadline &deadline);
+  void start_tls(const Deadline &deadline) { transport_.start_tls(deadline); }
+  void log_in(const Deadline &deadline);
+  void open_vhost(const Deadline &deadline);
+  void open_channels(const Deadline &deadline);
   /* All of them. */
-  void open(const Host &host, const Patience &patience);
+  void open(const Host &host, const Deadline &deadline);
 
   const std::string &product() const { return product_; } /* "RabbitMQ 3.10.8" */
   size_t frame_max() const { return frame_max_; }
@@ -39,10 +39,10 @@ public:
   /* The next frame; false if none is complete. It is valid until the next call. */
   bool next(amqp_frame_t &frame);
   /* Returns the text of a connection.close, and answers it. */
-  Trouble closed_by_broker(const amqp_connection_close_t &close);
-  /* Waits for a method of this channel; other frames are skipped. Of another one than 0 it throws Trouble if the
+  PeerError closed_by_broker(const amqp_connection_close_t &close);
+  /* Waits for a method of this channel; other frames are skipped. Of another one than 0 it throws PeerError if the
    * broker closes the connection or blocks publishing. */
-  amqp_frame_t wait_method(amqp_channel_t channel, const Patience &patience, const char *step);
+  amqp_frame_t wait_method(amqp_channel_t channel, const Deadline &deadline, const char *step);
 
   /* Appends what opens the channel. */
   void open_publishing(amqp_channel_t channel);
@@ -52,7 +52,7 @@ public:
 private:
   void read_start(const amqp_connection_start_t &start);
   void send_start_ok();
-  template <class Method> void wait_opened(amqp_channel_t channel, const Patience &patience);
+  template <class Method> void wait_opened(amqp_channel_t channel, const Deadline &deadline);
 
   const Connecting &options_;
   FrameReader reader_;

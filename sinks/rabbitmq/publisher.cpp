@@ -29,20 +29,20 @@ static RefusedTargets::Limits target_limits() {
 
 Publisher::Publisher(std::shared_ptr<const RabbitConfig> config, std::shared_ptr<Reporter> reporter)
     : PeerThread(config->connecting, std::move(reporter)), config_(std::move(config)),
-      handover_(reporter_, config_->max_in_flight), targets_(target_limits()) {
+      queue_(reporter_, config_->max_in_flight), targets_(target_limits()) {
   launch();
 }
 
 Publisher::~Publisher() {
-  shut_down(handover_.event());
+  shut_down(queue_.event());
 }
 
 void Publisher::run_once() {
   if (!connection_) {
-    if (Clock::now() >= connect_at() || handover_.has_work())
+    if (Clock::now() >= connect_at() || queue_.has_work())
       connect();
     else
-      wait_until(look_at(), handover_.event(), nullptr);
+      wait_until(look_at(), queue_.event(), nullptr);
     return;
   }
   pump();
@@ -52,7 +52,7 @@ void Publisher::run_once() {
   if (any_taken)
     sent_at_ = now;
   stall_detector_.on_flush(any_taken, connection_->unsent() > 0 ? connection_->queued() : 0, now);
-  wait_until(look_at(), handover_.event(), connection_.get());
+  wait_until(look_at(), queue_.event(), connection_.get());
   read();
   check_time();
 }
@@ -67,8 +67,8 @@ void Publisher::connect() {
 }
 
 /* May be called again if it throws std::bad_alloc. */
-void Publisher::lose(const Trouble &trouble) {
-  succeed(handover_, confirmed_);
+void Publisher::lose(const PeerError &error) {
+  succeed(queue_, confirmed_);
   connection_.reset();
   unconfirmed_.clear();
   last_tag_ = 0;
@@ -83,7 +83,7 @@ void Publisher::lose(const Trouble &trouble) {
   exchanges_.forget_in_flight();
   targets_.forget_in_flight();
   connect_later();
-  return_all(handover_, trouble);
+  return_all(queue_, error);
 }
 
 /* A connection that sends nothing sends a heartbeat; one whose socket is full has something to send already. */
@@ -106,37 +106,38 @@ Publisher::Time Publisher::look_at() const {
 void Publisher::check_time() {
   Time now = Clock::now();
   if (now - received_at_ >= 2 * connection_->heartbeat())
-    throw Trouble("connect", OB_REASON_TIMEOUT,
-                  "the broker " + connection_->peer() + " has sent nothing for " +
-                      std::to_string(2 * connection_->heartbeat().count()) + " s, no heartbeat either");
+    throw PeerError("connect", OB_REASON_TIMEOUT,
+                    "the broker " + connection_->peer() + " has sent nothing for " +
+                        std::to_string(2 * connection_->heartbeat().count()) + " s, no heartbeat either");
   if (now >= heartbeat_at()) {
     append_heartbeat(connection_->out());
     sent_at_ = now;
   }
   if (blocked_.empty() && stall_detector_.is_stalled(in_flight(), now) &&
       !stall_detector_.drains(connection_->queued(), now))
-    throw Trouble("connect", OB_REASON_TIMEOUT,
-                  "the broker " + connection_->peer() + " has confirmed nothing for " +
-                      std::to_string(StallDetector::stall_after.count()) + " s, and " + std::to_string(in_flight()) +
-                      (in_flight() == 1 ? " message waits for it" : " messages wait for it"));
+    throw PeerError("connect", OB_REASON_TIMEOUT,
+                    "the broker " + connection_->peer() + " has confirmed nothing for " +
+                        std::to_string(StallDetector::stall_after.count()) + " s, and " +
+                        std::to_string(in_flight()) +
+                        (in_flight() == 1 ? " message waits for it" : " messages wait for it"));
 }
 
 // ---- messages out ----
 
 void Publisher::pump() {
   if (!blocked_.empty()) {
-    if (handover_.has_work()) { /* a probe of the circuit */
+    if (queue_.has_work()) { /* a probe of the circuit */
       report_down(blocked_, OB_REASON_BROKER);
-      handover_.halt(blocked_);
+      queue_.halt(blocked_);
     }
     return;
   }
   uint64_t serial = 0;
   while (connection_->unsent() < most_unsent) {
-    std::optional<Message> message = handover_.start(careful_left_ > 0, serial);
+    std::optional<Message> message = queue_.start(careful_left_ > 0, serial);
     if (!message)
       return;
-    handover_.send_or_return(serial, [&] { start(serial, std::move(*message)); });
+    queue_.send_or_return(serial, [&] { start(serial, std::move(*message)); });
   }
 }
 
@@ -169,7 +170,7 @@ void Publisher::start_at_target(uint64_t serial, Message &message) {
     targets_.ended(target, true);
   if (is_busy || answer == Answer::Wait || answer == Answer::Defer) {
     const auto delay = targets_.wait(target, Clock::now());
-    handover_.fail(serial, Outcome::Deferred, targets_.why(target), targets_.reason(target), delay.count());
+    queue_.fail(serial, Outcome::Deferred, targets_.why(target), targets_.reason(target), delay.count());
     return;
   }
   try {
@@ -186,10 +187,10 @@ void Publisher::publish(uint64_t serial, Message &message, RefusedTargets::Answe
       size > connection_->frame_max()) {
     if (counted)
       targets_.ended(target_of(message.exchange, message.routing_key), counted);
-    handover_.fail(serial, Outcome::Rejected,
-                   "headers are too large: with the other properties they have " + std::to_string(size) +
-                       " bytes, and frame_max of the broker is " + std::to_string(connection_->frame_max()),
-                   OB_REASON_TOO_LARGE);
+    queue_.fail(serial, Outcome::Rejected,
+                "headers are too large: with the other properties they have " + std::to_string(size) +
+                    " bytes, and frame_max of the broker is " + std::to_string(connection_->frame_max()),
+                OB_REASON_TOO_LARGE);
     return;
   }
   const size_t before = in_flight();
@@ -206,7 +207,7 @@ void Publisher::publish(uint64_t serial, Message &message, RefusedTargets::Answe
   }
   stall_detector_.on_submit(before, Clock::now());
   ++(tries ? last_try_tag_ : last_tag_);
-  handover_.forget_bytes(serial);
+  queue_.forget_bytes(serial);
   entry = {serial, message.id, std::move(message.exchange), std::move(message.routing_key), counted, {}};
 }
 

@@ -1,6 +1,6 @@
 /*
- * publisher.h: the thread of a RabbitMQ sink. It owns the connection, publishes what the handover has, and reports
- * what the broker says. It waits only for the socket and the handover together.
+ * publisher.h: the thread of a RabbitMQ sink. It owns the connection, publishes what the queue has, and reports
+ * what the broker says. It waits only for the socket and the queue together.
  *
  *   disconnected --(connected, logged in)--> publishing <--(unblocked / blocked)--> blocked
  *        ^------------(connection lost, no confirm for 30 s)-----------------'
@@ -19,7 +19,7 @@
 #include "delivery/engine/refused_targets.h"
 #include "delivery/engine/stall_detector.h"
 #include "delivery/net/peer_thread.h"
-#include "handover.h"
+#include "queued_message.h"
 #include "rabbitmq_config.h"
 
 namespace outbox::rabbitmq {
@@ -29,7 +29,7 @@ public:
   Publisher(std::shared_ptr<const RabbitConfig> config, std::shared_ptr<Reporter> reporter);
   ~Publisher() override; /* waits for the thread, and so for a resolver */
 
-  Handover &handover() { return handover_; }
+  SendQueue &queue() { return queue_; }
 
 private:
   /* A message that the broker has, and has not confirmed. */
@@ -50,7 +50,7 @@ private:
   void run_once() override;
   // ---- the connection ----
   void connect();
-  void lose(const Trouble &trouble) override;
+  void lose(const PeerError &error) override;
   Time heartbeat_at() const;
   Time look_at() const;
   void check_time();
@@ -85,7 +85,7 @@ private:
   void end_refused(const Unconfirmed &message, uint16_t code, const std::string &text);
 
   const std::shared_ptr<const RabbitConfig> config_;
-  Handover handover_;
+  SendQueue queue_;
 
   /* From here on: the sink's thread only. */
   std::unique_ptr<Connection> connection_; /* null while disconnected */

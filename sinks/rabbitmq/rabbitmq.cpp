@@ -2,7 +2,7 @@
  * rabbitmq.cpp: the sink, as the main thread sees it, and the kind. The work is done by publisher.cpp on the sink's
  * thread.
  */
-#include "delivery/engine/handover_sink.h"
+#include "delivery/engine/queue_sink.h"
 #include "delivery/engine/kind_library.h"
 #include "delivery/engine/probe.h"
 
@@ -13,13 +13,13 @@
 namespace outbox::rabbitmq {
 namespace {
 
-class RabbitSink final : public HandoverSink<Message> {
+class RabbitSink final : public QueueSink<Message> {
 public:
   RabbitSink(std::shared_ptr<const RabbitConfig> config, std::shared_ptr<Reporter> reporter)
       : config_(config), publisher_(std::make_unique<Publisher>(std::move(config), std::move(reporter))) {}
 
 private:
-  Handover &handover() const override { return publisher_->handover(); }
+  SendQueue &queue() const override { return publisher_->queue(); }
   Message render(const ob_event &event) override {
     config_->maker.make(event, content_);
     Message message{event.ticket,

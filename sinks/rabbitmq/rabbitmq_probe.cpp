@@ -15,7 +15,7 @@ class RabbitProbe {
 public:
   RabbitProbe(const RabbitConfig &config, Probe &probe)
       : config_(config), probe_(probe),
-        patience_(Probe::Clock::now() + std::min(config.connecting.connect_timeout, probe.left()),
+        deadline_(Probe::Clock::now() + std::min(config.connecting.connect_timeout, probe.left()),
                   [&probe] { return probe.over(); }) {}
 
   void run() {
@@ -26,8 +26,8 @@ public:
         connect(hosts[i]);
         connected = true;
         break;
-      } catch (const Trouble &trouble) {
-        failed(trouble, hosts.size() == 1 ? "" : hosts[i].text() + ": ");
+      } catch (const PeerError &error) {
+        failed(error, hosts.size() == 1 ? "" : hosts[i].text() + ": ");
       }
     }
     if (!connected)
@@ -35,36 +35,36 @@ public:
     try {
       if (ask_for_exchange() && probe_.sends())
         send();
-    } catch (const Trouble &trouble) {
-      failed(trouble, "");
+    } catch (const PeerError &error) {
+      failed(error, "");
     }
   }
 
 private:
-  void failed(const Trouble &trouble, const std::string &host) {
-    std::string hint = trouble.hint;
+  void failed(const PeerError &error, const std::string &host) {
+    std::string hint = error.hint;
     if (!hint.empty())
       hint[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(hint[0])));
-    probe_.failed(trouble.step, host + trouble.what(), hint.empty() ? hint : hint + ".");
+    probe_.failed(error.step, host + error.what(), hint.empty() ? hint : hint + ".");
   }
 
   void connect(const Host &host) {
     connection_ = std::make_unique<Connection>(config_.connecting);
-    patience_ = Patience(Probe::Clock::now() + std::min(config_.connecting.connect_timeout, probe_.left()),
+    deadline_ = Deadline(Probe::Clock::now() + std::min(config_.connecting.connect_timeout, probe_.left()),
                          [this] { return probe_.over(); });
-    connection_->connect(host, patience_);
+    connection_->connect(host, deadline_);
     probe_.passed("connect", connection_->peer() + " accepts the connection");
     if (config_.connecting.tls) {
-      connection_->start_tls(patience_);
+      connection_->start_tls(deadline_);
       probe_.passed("TLS",
                     config_.connecting.verify ? "the broker's certificate is accepted"
                                               : "encrypted, and the broker's certificate is not verified",
                     config_.connecting.verify ? "" : "Leave out enable_ssl_certificate_verification.");
     }
-    connection_->log_in(patience_);
+    connection_->log_in(deadline_);
     probe_.passed("login", connection_->product() + " accepts " + config_.connecting.who());
-    connection_->open_vhost(patience_);
-    connection_->open_channels(patience_);
+    connection_->open_vhost(deadline_);
+    connection_->open_channels(deadline_);
     probe_.passed("vhost", "\"" + config_.connecting.vhost + "\" is open");
   }
 
@@ -80,7 +80,7 @@ private:
     declare.type = amqp_cstring_bytes("direct");
     declare.passive = 1;
     connection_->send(asking, AMQP_EXCHANGE_DECLARE_METHOD, &declare);
-    amqp_frame_t frame = connection_->wait_method(asking, patience_, "exchange");
+    amqp_frame_t frame = connection_->wait_method(asking, deadline_, "exchange");
     if (as<amqp_exchange_declare_ok_t>(frame)) {
       probe_.passed("exchange", "\"" + exchange + "\" is there");
       return true;
@@ -122,7 +122,7 @@ private:
         "exchange \"" + content.exchange + "\" with routing key \"" + content.routing_key + "\"";
     bool returned = false;
     for (;;) {
-      amqp_frame_t frame = connection_->wait_method(publishing, patience_, "send");
+      amqp_frame_t frame = connection_->wait_method(publishing, deadline_, "send");
       if (as<amqp_basic_return_t>(frame)) {
         returned = true;
       } else if (as<amqp_basic_ack_t>(frame)) {
@@ -149,7 +149,7 @@ private:
 
   const RabbitConfig &config_;
   Probe &probe_;
-  Patience patience_;
+  Deadline deadline_;
   std::unique_ptr<Connection> connection_;
 };
 

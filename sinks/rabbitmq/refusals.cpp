@@ -80,7 +80,7 @@ void Publisher::end_waiting(const std::string &exchange, bool there) {
   if (waiting.empty())
     return;
   for (Waiting &each : waiting.mapped()) {
-    handover_.send_or_return(each.serial, [&] {
+    queue_.send_or_return(each.serial, [&] {
       if (there)
         start_at_target(each.serial, each.message);
       else
@@ -91,7 +91,7 @@ void Publisher::end_waiting(const std::string &exchange, bool there) {
 
 void Publisher::defer_missing(uint64_t serial, const std::string &exchange) {
   const auto delay = exchanges_.wait(exchange, Clock::now());
-  handover_.fail(serial, Outcome::Deferred, missing_text(exchange), OB_REASON_TOPIC, delay.count());
+  queue_.fail(serial, Outcome::Deferred, missing_text(exchange), OB_REASON_TOPIC, delay.count());
 }
 
 // ---- routing keys ----
@@ -109,8 +109,7 @@ void Publisher::on_target_refused(const Unconfirmed &message, const std::string 
   const Time now = Clock::now();
   if (targets_.refused(target, text, reason, message.counted, now))
     report_refusals();
-  handover_.fail(message.serial, Outcome::Deferred, text, reason,
-                 targets_.wait(target, now, message.counted).count());
+  queue_.fail(message.serial, Outcome::Deferred, text, reason, targets_.wait(target, now, message.counted).count());
 }
 
 void Publisher::look_at_targets() {

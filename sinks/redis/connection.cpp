@@ -12,12 +12,12 @@
 
 namespace outbox::redis {
 
-static Trouble refused(const char *step, const std::string &what, const redisReply &reply) {
+static PeerError refused(const char *step, const std::string &what, const redisReply &reply) {
   ServerError error = read_error(text_of(reply));
   return {step, error.reason, what + ": " + error.text};
 }
 
-Trouble Connection::not_understood(const char *step, const char *command, const redisReply &reply) const {
+PeerError Connection::not_understood(const char *step, const char *command, const redisReply &reply) const {
   return {step, OB_REASON_BROKER, peer() + " answers " + command + " with " + kind_of(reply),
           "is this a Redis server, or something between that changes its replies?"};
 }
@@ -26,30 +26,30 @@ Reply Connection::next() {
   try {
     return reader_.next();
   } catch (const NotRedis &error) {
-    throw Trouble("login", OB_REASON_CONNECTION, peer() + ": " + error.what(),
-                  "is this the port of a Redis server, and does it want TLS?");
+    throw PeerError("login", OB_REASON_CONNECTION, peer() + ": " + error.what(),
+                    "is this the port of a Redis server, and does it want TLS?");
   }
 }
 
-Reply Connection::ask(const Command &command, const Patience &patience, const char *step) {
+Reply Connection::ask(const Command &command, const Deadline &deadline, const char *step) {
   out_ += command.bytes();
   for (;;) {
-    patience.check(step, peer());
+    deadline.check(step, peer());
     flush();
     if (Reply reply = next())
       return reply;
     if (!receive())
-      patience.wait(fd(), events(), step, peer());
+      deadline.wait(fd(), events(), step, peer());
   }
 }
 
-void Connection::connect(const Host &host, const Patience &patience) {
+void Connection::connect(const Host &host, const Deadline &deadline) {
   transport_.resolve(host);
-  transport_.connect(patience);
+  transport_.connect(deadline);
 }
 
-void Connection::start_tls(const Patience &patience) {
-  transport_.start_tls(patience);
+void Connection::start_tls(const Deadline &deadline) {
+  transport_.start_tls(deadline);
 }
 
 void Connection::read_hello(const redisReply &hello) {
@@ -69,12 +69,12 @@ void Connection::read_hello(const redisReply &hello) {
   product_ = peer_text(name + " " + version);
 }
 
-void Connection::log_in(const Patience &patience) {
+void Connection::log_in(const Deadline &deadline) {
   std::vector<std::string_view> hello{"HELLO", "2"};
   if (!options_.password.empty())
     hello.insert(hello.end(), {"AUTH", options_.user, options_.password});
   hello.insert(hello.end(), {"SETNAME", "outbox"});
-  Reply reply = ask(hello, patience, "login");
+  Reply reply = ask(hello, deadline, "login");
   if (is_error(*reply))
     throw refused("login",
                   options_.user.empty() ? "the server refuses a login without a password"
@@ -87,50 +87,50 @@ void Connection::log_in(const Patience &patience) {
 
 void Connection::check_role() const {
   if (mode_ == "cluster")
-    throw Trouble("role", OB_REASON_BROKER, peer() + " is a node of a Redis Cluster",
-                  "cluster mode is not supported: name a server without it in option hosts");
+    throw PeerError("role", OB_REASON_BROKER, peer() + " is a node of a Redis Cluster",
+                    "cluster mode is not supported: name a server without it in option hosts");
   if (mode_ == "sentinel")
-    throw Trouble("role", OB_REASON_BROKER, peer() + " is a Sentinel",
-                  "name the Redis servers themselves in option hosts; the sink finds the master among them");
+    throw PeerError("role", OB_REASON_BROKER, peer() + " is a Sentinel",
+                    "name the Redis servers themselves in option hosts; the sink finds the master among them");
   if (role_ == "replica")
-    throw Trouble("role", OB_REASON_BROKER, peer() + " is a replica",
-                  "option hosts must also name the master; if that is gone, promote a replica");
+    throw PeerError("role", OB_REASON_BROKER, peer() + " is a replica",
+                    "option hosts must also name the master; if that is gone, promote a replica");
 }
 
-void Connection::select_database(const Patience &patience) {
+void Connection::select_database(const Deadline &deadline) {
   if (options_.database == 0)
     return;
   std::string number = std::to_string(options_.database);
-  Reply reply = ask({"SELECT", number}, patience, "database");
+  Reply reply = ask({"SELECT", number}, deadline, "database");
   if (is_error(*reply))
     throw refused("database", "database " + number + " cannot be used", *reply);
   if (!is_status(*reply, "OK"))
     throw not_understood("database", "SELECT", *reply);
 }
 
-void Connection::check_ready(const Patience &patience) {
-  Reply reply = ask({"PING"}, patience, "ready");
+void Connection::check_ready(const Deadline &deadline) {
+  Reply reply = ask({"PING"}, deadline, "ready");
   if (is_error(*reply) && !text_of(*reply).starts_with("NOPERM")) /* entries show whether it is ready */
     throw refused("ready", "the server is not ready", *reply);
   if (!is_error(*reply) && !is_status(*reply, "PONG"))
     throw not_understood("ready", "PING", *reply);
   if (!options_.waits)
     return;
-  reply = ask({"WAIT", "0", "1"}, patience, "ready");
+  reply = ask({"WAIT", "0", "1"}, deadline, "ready");
   if (is_error(*reply)) /* after an entry it would double the entry at each try */
     throw refused("ready", "WAIT is refused", *reply);
   if (!number_of(*reply))
     throw not_understood("ready", "WAIT", *reply);
 }
 
-void Connection::open(const Host &host, const Patience &patience) {
-  connect(host, patience);
+void Connection::open(const Host &host, const Deadline &deadline) {
+  connect(host, deadline);
   if (options_.tls)
-    start_tls(patience);
-  log_in(patience);
+    start_tls(deadline);
+  log_in(deadline);
   check_role();
-  select_database(patience);
-  check_ready(patience);
+  select_database(deadline);
+  check_ready(deadline);
 }
 
 }  // namespace outbox::redis

@@ -16,15 +16,15 @@ class Connection final : public PeerConnection {
 public:
   explicit Connection(const Connecting &options) : PeerConnection(options), options_(options) {}
 
-  /* The steps, in order, for a probe that reports each of them. They wait, and throw Trouble or Cancelled. */
-  void connect(const Host &host, const Patience &patience);
-  void start_tls(const Patience &patience);
-  void log_in(const Patience &patience);
+  /* The steps, in order, for a probe that reports each of them. They wait, and throw PeerError or Cancelled. */
+  void connect(const Host &host, const Deadline &deadline);
+  void start_tls(const Deadline &deadline);
+  void log_in(const Deadline &deadline);
   void check_role() const; /* after log_in() */
-  void select_database(const Patience &patience);
-  void check_ready(const Patience &patience);
+  void select_database(const Deadline &deadline);
+  void check_ready(const Deadline &deadline);
   /* All of them. */
-  void open(const Host &host, const Patience &patience);
+  void open(const Host &host, const Deadline &deadline);
 
   const std::string &product() const { return product_; } /* "redis 7.0.15" */
 
@@ -32,11 +32,11 @@ public:
   bool receive() { return receive_into(reader_); }
   Reply next(); /* null if none is complete */
   /* Sends a command and waits for its reply; no other may be on its way. */
-  Reply ask(const Command &command, const Patience &patience, const char *step);
+  Reply ask(const Command &command, const Deadline &deadline, const char *step);
 
 private:
   void read_hello(const redisReply &hello);
-  Trouble not_understood(const char *step, const char *command, const redisReply &reply) const;
+  PeerError not_understood(const char *step, const char *command, const redisReply &reply) const;
 
   const Connecting &options_;
   ReplyReader reader_;

@@ -2,7 +2,7 @@
  * redis.cpp: the sink, as the main thread sees it, and the kind. The work is done by writer.cpp on the sink's
  * thread.
  */
-#include "delivery/engine/handover_sink.h"
+#include "delivery/engine/queue_sink.h"
 #include "delivery/engine/kind_library.h"
 #include "delivery/engine/probe.h"
 
@@ -12,13 +12,13 @@
 namespace outbox::redis {
 namespace {
 
-class RedisSink final : public HandoverSink<Message> {
+class RedisSink final : public QueueSink<Message> {
 public:
   RedisSink(std::shared_ptr<const RedisConfig> config, std::shared_ptr<Reporter> reporter)
       : config_(config), writer_(std::make_unique<Writer>(std::move(config), std::move(reporter))) {}
 
 private:
-  Handover &handover() const override { return writer_->handover(); }
+  SendQueue &queue() const override { return writer_->queue(); }
   Message render(const ob_event &event) override {
     config_->maker.make(event, entry_);
     return {event.ticket, event.key_hash, event.position, entry_.stream, config_->maker.command(entry_)};

@@ -14,7 +14,7 @@ namespace {
 
 class RedisProbe {
 public:
-  RedisProbe(const RedisConfig &config, Probe &probe) : config_(config), probe_(probe), patience_(limit()) {}
+  RedisProbe(const RedisConfig &config, Probe &probe) : config_(config), probe_(probe), deadline_(limit()) {}
 
   void run() {
     const auto &hosts = config_.connecting.hosts;
@@ -23,8 +23,8 @@ public:
       try {
         connect(hosts[i]);
         connected = true;
-      } catch (const Trouble &trouble) {
-        failed(trouble, hosts.size() == 1 ? "" : hosts[i].text() + ": ");
+      } catch (const PeerError &error) {
+        failed(error, hosts.size() == 1 ? "" : hosts[i].text() + ": ");
       }
     }
     if (!connected)
@@ -36,49 +36,49 @@ public:
       report_eviction();
       if (good && probe_.sends())
         send();
-    } catch (const Trouble &trouble) {
-      failed(trouble, "");
+    } catch (const PeerError &error) {
+      failed(error, "");
     }
   }
 
 private:
-  Patience limit() const {
+  Deadline limit() const {
     return {Probe::Clock::now() + std::min(config_.connecting.connect_timeout, probe_.left()),
             [this] { return probe_.over(); }};
   }
 
-  void failed(const Trouble &trouble, const std::string &host) {
-    std::string hint = trouble.hint;
+  void failed(const PeerError &error, const std::string &host) {
+    std::string hint = error.hint;
     if (!hint.empty())
       hint[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(hint[0])));
-    probe_.failed(trouble.step, host + trouble.what(), hint.empty() ? hint : hint + ".");
+    probe_.failed(error.step, host + error.what(), hint.empty() ? hint : hint + ".");
   }
 
   Reply ask(const std::vector<std::string_view> &words, const char *step) {
-    return connection_->ask(Command(words), patience_, step);
+    return connection_->ask(Command(words), deadline_, step);
   }
 
   void connect(const Host &host) {
     const Connecting &options = config_.connecting;
     connection_ = std::make_unique<Connection>(options);
-    patience_ = limit();
-    connection_->connect(host, patience_);
+    deadline_ = limit();
+    connection_->connect(host, deadline_);
     probe_.passed("connect", connection_->peer() + " accepts the connection");
     if (options.tls) {
-      connection_->start_tls(patience_);
+      connection_->start_tls(deadline_);
       probe_.passed("TLS",
                     options.verify ? "the server's certificate is accepted"
                                    : "encrypted, and the server's certificate is not verified",
                     options.verify ? "" : "Leave out enable_ssl_certificate_verification.");
     }
-    connection_->log_in(patience_);
+    connection_->log_in(deadline_);
     probe_.passed("login", connection_->product() + (options.user.empty()
                                                          ? " asks for no password"
                                                          : " accepts user \"" + clean_text(options.user) + "\""));
     connection_->check_role();
     probe_.passed("role", connection_->peer() + " is a master");
-    connection_->select_database(patience_);
-    connection_->check_ready(patience_);
+    connection_->select_database(deadline_);
+    connection_->check_ready(deadline_);
     probe_.passed("ready", "database " + std::to_string(options.database) + " can be used");
   }
 
@@ -166,7 +166,7 @@ private:
       return;
     }
     entry.fields.push_back({"header.outbox-probe", "true"});
-    Reply reply = connection_->ask(config_.maker.command(entry), patience_, "send");
+    Reply reply = connection_->ask(config_.maker.command(entry), deadline_, "send");
     if (is_error(*reply))
       probe_.failed("send", "stream \"" + clean_text(entry.stream) + "\": " + read_error(text_of(*reply)).text);
     else if (!is_entry_id(*reply))
@@ -179,7 +179,7 @@ private:
 
   const RedisConfig &config_;
   Probe &probe_;
-  Patience patience_;
+  Deadline deadline_;
   std::unique_ptr<Connection> connection_;
 };
 

@@ -20,13 +20,13 @@ void Writer::read() {
       on_reply(*reply);
       stall_detector_.on_acknowledgement(Clock::now()); /* a part of one is none */
     }
-    succeed(handover_, acknowledged_);
+    succeed(queue_, acknowledged_);
   }
 }
 
 void Writer::on_reply(const redisReply &reply) {
   if (in_flight_.empty())
-    throw Trouble("connect", OB_REASON_BROKER, "the server " + connection_->peer() + " replies to nothing");
+    throw PeerError("connect", OB_REASON_BROKER, "the server " + connection_->peer() + " replies to nothing");
   Sent sent = std::move(in_flight_.front());
   in_flight_.pop_front();
   waits_in_flight_ -= sent.serial == 0;
@@ -37,23 +37,23 @@ void Writer::on_reply(const redisReply &reply) {
   else if (sent.serial != 0 && is_entry_id(reply))
     on_stored(std::move(sent), text_of(reply));
   else /* which reply belongs to which command is not known any more */
-    throw Trouble("connect", OB_REASON_BROKER,
-                  "the server " + connection_->peer() + " answers " + (sent.serial == 0 ? "WAIT" : "XADD") +
-                      " with " + kind_of(reply) + (sent.serial == 0 ? "" : ", not with the id of an entry"),
-                  "is this a Redis server, or something between that changes its replies?");
+    throw PeerError("connect", OB_REASON_BROKER,
+                    "the server " + connection_->peer() + " answers " + (sent.serial == 0 ? "WAIT" : "XADD") +
+                        " with " + kind_of(reply) + (sent.serial == 0 ? "" : ", not with the id of an entry"),
+                    "is this a Redis server, or something between that changes its replies?");
 }
 
 /* Replies have no numbers, so one that comes twice would count for the next entry, too. But ids grow. */
 void Writer::on_stored(Sent sent, std::string_view id) {
   if (last_entry_.stream == sent.stream && last_entry_.id == id)
-    throw Trouble("connect", OB_REASON_BROKER,
-                  "the server " + connection_->peer() + " gives two entries of " + about_stream(sent.stream) +
-                      "the same id",
-                  "is there something between that repeats its replies?");
+    throw PeerError("connect", OB_REASON_BROKER,
+                    "the server " + connection_->peer() + " gives two entries of " + about_stream(sent.stream) +
+                        "the same id",
+                    "is there something between that repeats its replies?");
   last_entry_.stream = sent.stream;
   last_entry_.id = id;
-  if (handover_.keeps_acknowledgements())
-    handover_.acknowledged(sent.serial, text_if_memory("entry ", id));
+  if (queue_.keeps_acknowledgements())
+    queue_.acknowledged(sent.serial, text_if_memory("entry ", id));
   (config_->wait_replicas > 0 ? stored_ : acknowledged_).push_back(sent.serial);
   if (streams_.any() && streams_.passed(sent.stream, sent.counted, Clock::now()))
     reporter_->resumed(text_if_memory(any_stream));
@@ -78,27 +78,27 @@ void Writer::on_replicas(uint64_t replicas) {
              std::to_string(config_->wait_timeout.count()) + " ms: start replicas of " + connection_->peer() +
              ", or lower option wait_replicas";
   report_down(blocked_, OB_REASON_BROKER);
-  handover_.halt(blocked_);
+  queue_.halt(blocked_);
 }
 
 void Writer::on_refused(Sent sent, std::string_view said) {
   ServerError error = read_error(said);
   if (sent.serial == 0 || error.fault == Fault::Host)
-    throw Trouble("connect", error.reason, "the server " + connection_->peer() + " refuses entries: " + error.text);
+    throw PeerError("connect", error.reason, "the server " + connection_->peer() + " refuses entries: " + error.text);
   switch (error.fault) {
   case Fault::Stream:
     refuse_stream(sent, error);
     return;
   case Fault::Event:
-    handover_.refuse(sent.serial, "the server refuses the entry: " + error.text, error.reason);
+    queue_.refuse(sent.serial, "the server refuses the entry: " + error.text, error.reason);
     break;
   case Fault::Server:
-    handover_.fail(sent.serial, Outcome::SinkDown, "the server refuses entries: " + error.text, error.reason);
+    queue_.fail(sent.serial, Outcome::SinkDown, "the server refuses entries: " + error.text, error.reason);
     break;
   case Fault::Unknown:
   case Fault::Host:
-    handover_.fail(sent.serial, Outcome::RetryBlameSink,
-                   about_stream(sent.stream) + "was refused an entry: " + error.text, error.reason);
+    queue_.fail(sent.serial, Outcome::RetryBlameSink,
+                about_stream(sent.stream) + "was refused an entry: " + error.text, error.reason);
     break;
   }
   streams_.ended(sent.stream, sent.counted);
@@ -109,8 +109,8 @@ void Writer::refuse_stream(const Sent &sent, const ServerError &error) {
   const Time now = Clock::now();
   if (streams_.refused(sent.stream, problem, error.reason, sent.counted, now))
     warn_degraded(streams_.summary());
-  handover_.fail(sent.serial, Outcome::Deferred, problem, error.reason,
-                 streams_.wait(sent.stream, now, sent.counted).count());
+  queue_.fail(sent.serial, Outcome::Deferred, problem, error.reason,
+              streams_.wait(sent.stream, now, sent.counted).count());
 }
 
 }  // namespace outbox::redis

@@ -16,20 +16,20 @@ static constexpr size_t most_unsent = 262'144;
 
 Writer::Writer(std::shared_ptr<const RedisConfig> config, std::shared_ptr<Reporter> reporter)
     : PeerThread(config->connecting, std::move(reporter)), config_(std::move(config)),
-      handover_(reporter_, config_->max_in_flight) {
+      queue_(reporter_, config_->max_in_flight) {
   launch();
 }
 
 Writer::~Writer() {
-  shut_down(handover_.event());
+  shut_down(queue_.event());
 }
 
 void Writer::run_once() {
   if (!connection_) {
-    if (Clock::now() >= connect_at() || handover_.has_work())
+    if (Clock::now() >= connect_at() || queue_.has_work())
       connect();
     else
-      wait_until(look_at(), handover_.event(), nullptr);
+      wait_until(look_at(), queue_.event(), nullptr);
     return;
   }
   pump();
@@ -37,11 +37,11 @@ void Writer::run_once() {
   try {
     const bool any_taken = connection_->flush();
     stall_detector_.on_flush(any_taken, connection_->unsent() > 0 ? connection_->queued() : 0, Clock::now());
-  } catch (const Trouble &) {
+  } catch (const PeerError &) {
     read(); /* why the server hangs up comes before the end of the connection */
     throw;
   }
-  wait_until(look_at(), handover_.event(), connection_.get());
+  wait_until(look_at(), queue_.event(), connection_.get());
   read();
   check_time();
 }
@@ -56,10 +56,10 @@ void Writer::connect() {
 }
 
 /* May be called again if it throws std::bad_alloc. */
-void Writer::lose(const Trouble &trouble) {
-  succeed(handover_, acknowledged_);
+void Writer::lose(const PeerError &error) {
+  succeed(queue_, acknowledged_);
   /* A server may close connections that are idle (`timeout`): that is no outage unless connecting fails. */
-  was_idle_ = connection_ && handover_.running() == 0 && trouble.reason == OB_REASON_CONNECTION;
+  was_idle_ = connection_ && queue_.running() == 0 && error.reason == OB_REASON_CONNECTION;
   if (connection_)
     next_host(); /* another one may be the master now */
   connection_.reset();
@@ -72,7 +72,7 @@ void Writer::lose(const Trouble &trouble) {
   connect_later();
   if (was_idle_)
     return;
-  return_all(handover_, trouble);
+  return_all(queue_, error);
 }
 
 /* When connect() or check_time() has something to do. */
@@ -89,30 +89,30 @@ Writer::Time Writer::look_at() const {
 void Writer::check_time() {
   Time now = Clock::now();
   if (stall_detector_.is_stalled(in_flight_.size(), now) && !stall_detector_.drains(connection_->queued(), now))
-    throw Trouble("connect", OB_REASON_TIMEOUT,
-                  "the server " + connection_->peer() + " has replied nothing for " +
-                      std::to_string(StallDetector::stall_after.count()) + " s, and " +
-                      std::to_string(in_flight_.size()) +
-                      (in_flight_.size() == 1 ? " command waits for it" : " commands wait for it"));
+    throw PeerError("connect", OB_REASON_TIMEOUT,
+                    "the server " + connection_->peer() + " has replied nothing for " +
+                        std::to_string(StallDetector::stall_after.count()) + " s, and " +
+                        std::to_string(in_flight_.size()) +
+                        (in_flight_.size() == 1 ? " command waits for it" : " commands wait for it"));
 }
 
 // ---- commands out ----
 
 void Writer::pump() {
   if (!blocked_.empty()) {
-    if (handover_.has_work()) { /* a probe of the circuit */
+    if (queue_.has_work()) { /* a probe of the circuit */
       report_down(blocked_, OB_REASON_BROKER);
-      handover_.halt(blocked_);
+      queue_.halt(blocked_);
     }
     return;
   }
   uint64_t serial = 0;
   bool any = false;
   while (connection_->unsent() < most_unsent) {
-    std::optional<Message> message = handover_.start(false, serial);
+    std::optional<Message> message = queue_.start(false, serial);
     if (!message)
       break;
-    handover_.send_or_return(serial, [&] { any |= send(serial, *message); });
+    queue_.send_or_return(serial, [&] { any |= send(serial, *message); });
   }
   if (any && config_->wait_replicas > 0)
     ask_replicas(Why::Entries);
@@ -125,8 +125,8 @@ bool Writer::send(uint64_t serial, Message &message) {
   const Answer answer = streams_.any() ? streams_.look_up(message.stream, now) : Answer::Send;
   if (answer == Answer::Wait || answer == Answer::Defer) {
     const auto delay = streams_.wait(message.stream, now);
-    handover_.fail(serial, Outcome::Deferred, streams_.why(message.stream), streams_.reason(message.stream),
-                   delay.count());
+    queue_.fail(serial, Outcome::Deferred, streams_.why(message.stream), streams_.reason(message.stream),
+                delay.count());
     return false;
   }
   const bool counted = answer != Answer::Send;
@@ -137,7 +137,7 @@ bool Writer::send(uint64_t serial, Message &message) {
     streams_.ended(refused_before, counted);
     throw;
   }
-  handover_.forget_bytes(serial);
+  queue_.forget_bytes(serial);
   return true;
 }
 

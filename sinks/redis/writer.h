@@ -1,6 +1,6 @@
 /*
- * writer.h: the thread of a Redis sink. It owns the connection, sends what the handover has, and reports what the
- * server replies. It waits only for the socket and the handover together.
+ * writer.h: the thread of a Redis sink. It owns the connection, sends what the queue has, and reports what the
+ * server replies. It waits only for the socket and the queue together.
  *
  *   disconnected --(connected to a master, logged in)--> writing <--(WAIT: enough / too few replicas)--> blocked
  *        ^---------(connection lost, no reply for 30 s)----'
@@ -16,7 +16,7 @@
 #include "delivery/engine/refused_targets.h"
 #include "delivery/engine/stall_detector.h"
 #include "delivery/net/peer_thread.h"
-#include "handover.h"
+#include "queued_message.h"
 #include "redis_config.h"
 #include "server_errors.h"
 
@@ -27,7 +27,7 @@ public:
   Writer(std::shared_ptr<const RedisConfig> config, std::shared_ptr<Reporter> reporter);
   ~Writer() override; /* waits for the thread, and so for a resolver */
 
-  Handover &handover() { return handover_; }
+  SendQueue &queue() { return queue_; }
 
 private:
   /* The start of every text about a stream: deferred events are found by it when the stream can be written. */
@@ -44,7 +44,7 @@ private:
   void run_once() override;
   // ---- the connection ----
   void connect();
-  void lose(const Trouble &trouble) override;
+  void lose(const PeerError &error) override;
   Time look_at() const;
   void check_time();
   // ---- commands out ----
@@ -63,7 +63,7 @@ private:
   void refuse_stream(const Sent &sent, const ServerError &error);
 
   const std::shared_ptr<const RedisConfig> config_;
-  Handover handover_;
+  SendQueue queue_;
 
   /* From here on: the sink's thread only. */
   std::unique_ptr<Connection> connection_; /* null while disconnected */

@@ -41,8 +41,8 @@ struct StartedProbe : ob_probe {
 Engine *inside(ob_engine *engine) {
   return static_cast<Engine *>(engine);
 }
-Runner *inside(ob_sink *sink) {
-  return static_cast<Runner *>(sink);
+OpenSink *inside(ob_sink *sink) {
+  return static_cast<OpenSink *>(sink);
 }
 const SinkConfig &config_of(const ob_checker *checker) {
   return *static_cast<const Checker *>(checker)->config;
@@ -282,10 +282,10 @@ ob_sink *sink_open(ob_engine *engine, const char *name, const char *kind, const 
     auto config = parse_options(sink, server, &opened, owner_of(given));
     const std::string *on_dead_letter = find_option(server, ON_DEAD_LETTER);
     bool blocks_on_dead_letter = on_dead_letter && parse_on_dead_letter(ON_DEAD_LETTER, *on_dead_letter);
-    Runner *runner =
+    OpenSink *open_sink =
         inside(engine)->open(name, sink, std::move(config), blocks_on_dead_letter, sink.secrets(secrets));
-    runner->kind = &this_library;
-    return runner;
+    open_sink->kind = &this_library;
+    return open_sink;
   });
 }
 
@@ -329,10 +329,10 @@ void sink_close(ob_sink *sink, int grace_ms) noexcept {
 
 bool sink_closed(ob_sink *sink) noexcept {
   return guarded(nullptr, false, [&] {
-    Runner *runner = inside(sink);
-    if (!runner->finished())
+    OpenSink *open_sink = inside(sink);
+    if (!open_sink->finished())
       return false;
-    runner->engine().forget(runner);
+    open_sink->engine().forget(open_sink);
     return true;
   });
 }

@@ -136,7 +136,7 @@ void Run::report() const {
 }
 
 /* Runs processes, `at_once` side by side. */
-class Runner {
+class OpenSink {
 public:
   long runs = 0, failures = 0;
   std::map<std::string, long> reached; /* what failed, and how often */
@@ -201,19 +201,19 @@ std::optional<Reach> measure(const Scenario *scenario) {
   return good ? std::optional(reach) : std::nullopt;
 }
 
-void run_all(Runner &runner, const Reach &reach) {
+void run_all(OpenSink &open_sink, const Reach &reach) {
   for (Kind kind : {Kind::Allocation, Kind::Call}) {
     /* A run reaches more than the measured one did, or fewer: threads take turns as they like. */
     long most = 2 * reach.of(kind) + 20;
-    for (long n = 1; n <= most && (n <= reach.of(kind) || !runner.not_reached(reach.scenario, kind)); n++)
-      runner.start(Run(reach.scenario, kind, n));
-    runner.finish();
+    for (long n = 1; n <= most && (n <= reach.of(kind) || !open_sink.not_reached(reach.scenario, kind)); n++)
+      open_sink.start(Run(reach.scenario, kind, n));
+    open_sink.finish();
   }
 }
 
 /* The seed chooses places between a scenario's beginning and its end: a machine whose threads take other turns
  * reaches a few more or less, and tries almost the same ones. */
-void run_sample(Runner &runner, const std::vector<Reach> &reaches, uint64_t seed, long runs) {
+void run_sample(OpenSink &open_sink, const std::vector<Reach> &reaches, uint64_t seed, long runs) {
   std::mt19937_64 random(seed);
   constexpr uint64_t places = 1'000'000;
   for (long started = 0; started < runs;)
@@ -221,10 +221,10 @@ void run_sample(Runner &runner, const std::vector<Reach> &reaches, uint64_t seed
       for (Kind kind : {Kind::Allocation, Kind::Call}) {
         const uint64_t place = random() % places;
         if (reach.of(kind) > 0 && started++ < runs)
-          runner.start(Run(reach.scenario, kind,
-                           1 + static_cast<long>(place * static_cast<uint64_t>(reach.of(kind)) / places)));
+          open_sink.start(Run(reach.scenario, kind,
+                              1 + static_cast<long>(place * static_cast<uint64_t>(reach.of(kind)) / places)));
       }
-  runner.finish();
+  open_sink.finish();
 }
 
 int run_one(const Scenario *scenario, const std::string &which) {
@@ -279,21 +279,21 @@ int main(int argc, char **argv) {
     return 2;
   }
   auto began = Clock::now();
-  Runner runner;
+  OpenSink open_sink;
   if (sample > 0) {
     printf("a sample of %ld runs by seed %llu\n", sample, static_cast<unsigned long long>(seed));
-    run_sample(runner, reaches, seed, sample);
+    run_sample(open_sink, reaches, seed, sample);
   } else {
     for (const Reach &reach : reaches) {
-      long runs = runner.runs, failures = runner.failures;
-      run_all(runner, reach);
+      long runs = open_sink.runs, failures = open_sink.failures;
+      run_all(open_sink, reach);
       printf("%-16s %6ld allocations %6ld calls %6ld runs %4ld failed\n", reach.scenario->name, reach.allocations,
-             reach.calls, runner.runs - runs, runner.failures - failures);
+             reach.calls, open_sink.runs - runs, open_sink.failures - failures);
     }
   }
-  for (const auto &[what, n] : runner.reached)
+  for (const auto &[what, n] : open_sink.reached)
     printf("  %-24s failed in %6ld runs\n", what.c_str(), n);
-  printf("%ld runs, %ld failed, in %.0f s\n", runner.runs + broken, runner.failures + broken,
+  printf("%ld runs, %ld failed, in %.0f s\n", open_sink.runs + broken, open_sink.failures + broken,
          std::chrono::duration<double>(Clock::now() - began).count());
-  return runner.failures + broken > 0;
+  return open_sink.failures + broken > 0;
 }

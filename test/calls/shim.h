@@ -13,11 +13,11 @@ namespace calls {
 
 enum class Kind { None, Allocation, Call };
 
-/* In memory that the runner shares with the process of each run. */
+/* In memory that the open_sink shares with the process of each run. */
 struct Injection {
   static constexpr int most_frames = 48;
 
-  Kind kind = Kind::None; /* which n-th one fails; the runner writes both before the run */
+  Kind kind = Kind::None; /* which n-th one fails; the open_sink writes both before the run */
   long n = 0;
   std::atomic<long> allocations{0}, calls{0}; /* so many were counted */
   std::atomic<bool> happened{false};

@@ -17,7 +17,7 @@ from outbox_rig.planted import Error, check  # noqa: E402
 
 TEST = "test/e2e/test_fanout.py::test_each_sink_has_its_own_progress"
 FIND = "src/server/sinks/worker_sinks.cpp"
-HANDOVER, SENDER = "src/delivery/engine/handover.h", "src/delivery/http/http_sender.cpp"
+QUEUE, SENDER = "src/delivery/engine/send_queue.h", "src/delivery/http/http_sender.cpp"
 
 
 def error(file: str, piece: str, instead: str, says: str, where: str) -> Error:
@@ -35,8 +35,8 @@ PLANTED = {
         "last_found->name[length] == '\\0' && memcmp(last_found->name, name, length) == 0",
         "Conditional jump or move depends on uninitialised value", "worker_sink_find"),
     "use after free in the delivery library": error(
-        HANDOVER, "  running_.erase(at);\n", "  running_.erase(at);\n  if (at->second.ticket == 0)\n    halted_ = true;\n",
-        "Invalid read of size 8", "Handover<.*>::(?:take|succeed)"),
+        QUEUE, "  running_.erase(at);\n", "  running_.erase(at);\n  if (at->second.ticket == 0)\n    halted_ = true;\n",
+        "Invalid read of size 8", "SendQueue<.*>::(?:take|succeed)"),
     "a leak in the worker": error(
         SENDER, "  if (verdict.gone)\n    gone_ = true;\n",
         "  if (verdict.gone)\n    gone_ = true;\n  [[maybe_unused]] static std::string *volatile lost;\n  lost = new std::string(100, 'x');\n  lost = nullptr;\n",

@@ -4,7 +4,7 @@
  */
 #include "test/fuzz/stream.h"
 
-#include "sinks/aws/judgement.h"
+#include "sinks/aws/classify_response.h"
 #include "sinks/aws/xml_reader.h"
 
 using namespace outbox;
@@ -12,7 +12,7 @@ using namespace outbox::aws_sink;
 
 namespace {
 
-void judge_elements(const std::string &document) {
+void classify_elements(const std::string &document) {
   size_t depth = 0, begun = 0;
   const bool valid = read_xml(document, [&](const XmlPath &path, const std::string &text, bool ends) {
     HOLDS(path.size() == (ends ? depth : depth + 1) && !path.back().empty() && (ends || text.empty()));
@@ -37,19 +37,19 @@ void fuzz::one_input(std::string_view data) {
   const std::string type = input.line(), body = input.rest();
   const HttpReply reply{http.status, body, type};
 
-  const Judgement judged = judge(target, n, reply);
+  const BatchOutcome classified = classify_response(target, n, reply);
   const std::vector<std::string> names = names_given(target, n, body);
-  HOLDS(judged.verdicts.size() == n && names.size() == n);
+  HOLDS(classified.verdicts.size() == n && names.size() == n);
   for (size_t i = 0; i < n; i++) {
-    const Verdict &verdict = judged.verdicts[i];
+    const Verdict &verdict = classified.verdicts[i];
     const bool sent = verdict.outcome == Outcome::Sent;
     HOLDS(sent == verdict.error.empty() && sent == (verdict.reason == OB_REASON_NONE));
-    HOLDS(!sent || (http.status / 100 == 2 && !names[i].empty() && !judged.whole));
+    HOLDS(!sent || (http.status / 100 == 2 && !names[i].empty() && !classified.whole));
     HOLDS(sent || shown(verdict.error).size() <= 2000);
     shown(names[i]);
   }
-  HOLDS(!judged.all_sent() || !judged.whole);
+  HOLDS(!classified.all_sent() || !classified.whole);
   shown(fact_of(fault_of(target, reply), target));
   if (target.service == Service::Sns)
-    judge_elements(body);
+    classify_elements(body);
 }

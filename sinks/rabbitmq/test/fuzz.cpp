@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "delivery/net/trouble.h"
+#include "delivery/net/peer_error.h"
 #include "sinks/rabbitmq/amqp_frames.h"
 
 using namespace outbox;

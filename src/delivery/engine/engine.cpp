@@ -33,7 +33,7 @@ static int checked(int fd, const char *what) {
 
 /* Ends an event within submit(). Later events of its key are returned until the caller has collected this completion:
  * only the caller can decide about them. */
-void Runner::end_at_once(Completion completion) {
+void OpenSink::end_at_once(Completion completion) {
   if (completion.key_hash != 0 && (completion.outcome != Outcome::Rejected || blocks_on_dead_letter_))
     until_memory([&] { stopped_keys_.insert(completion.key_hash); });
   reporter_->complete(std::move(completion));
@@ -41,7 +41,7 @@ void Runner::end_at_once(Completion completion) {
 }
 
 /* Returns false for back-pressure. */
-bool Runner::submit(const ob_event &event) {
+bool OpenSink::submit(const ob_event &event) {
   if (!stopped_keys_.empty() && stopped_keys_.count(event.key_hash) > 0) {
     end_at_once({{Outcome::Returned, "waits behind a failed event of the same key"}, event.ticket, event.key_hash});
     return true;
@@ -67,7 +67,7 @@ bool Runner::submit(const ob_event &event) {
   return true;
 }
 
-size_t Runner::submit(const ob_event *events, size_t n) {
+size_t OpenSink::submit(const ob_event *events, size_t n) {
   assert(engine_.is_callers_thread());
   if (closing_ || disabled_)
     return 0;
@@ -93,7 +93,7 @@ size_t Runner::submit(const ob_event *events, size_t n) {
 }
 
 /* Time alone can open the circuit, so this reports the change. */
-uint32_t Runner::credit(Time now) {
+uint32_t OpenSink::credit(Time now) {
   bool was_open = breaker_.is_open();
   uint32_t n = breaker_.credit(now);
   if (breaker_.is_open() != was_open)
@@ -101,7 +101,7 @@ uint32_t Runner::credit(Time now) {
   return n;
 }
 
-void Runner::status(ob_sink_status &out) {
+void OpenSink::status(ob_sink_status &out) {
   assert(engine_.is_callers_thread());
   CircuitBreaker::Time now = Clock::now();
   out.credit = std::min(credit(now), sink_->credit());
@@ -125,30 +125,30 @@ void Runner::status(ob_sink_status &out) {
   copy_text(out.last_error, out.state == OB_SINK_DEGRADED ? degraded_ : last_error_);
 }
 
-void Runner::share(size_t index, size_t of, int64_t *rate_clock) {
+void OpenSink::share(size_t index, size_t of, int64_t *rate_clock) {
   assert(engine_.is_callers_thread());
   sink_->share(index, of, rate_clock);
 }
 
-void Runner::keep_acknowledgements(bool keep) {
+void OpenSink::keep_acknowledgements(bool keep) {
   assert(engine_.is_callers_thread());
   if (keep != keeps_acknowledgements_)
     sink_->keep_acknowledgements(keep);
   keeps_acknowledgements_ = keep;
 }
 
-void Runner::begin_slowly() {
+void OpenSink::begin_slowly() {
   assert(engine_.is_callers_thread());
   sink_->begin_slowly();
 }
 
-void Runner::end_pause() {
+void OpenSink::end_pause() {
   assert(engine_.is_callers_thread());
   breaker_.end_pause(Clock::now());
   sink_->end_pause();
 }
 
-bool Runner::next_resumed(std::string &error) {
+bool OpenSink::next_resumed(std::string &error) {
   assert(engine_.is_callers_thread());
   if (resumed_.empty())
     return false;
@@ -157,7 +157,7 @@ bool Runner::next_resumed(std::string &error) {
   return true;
 }
 
-void Runner::close(milliseconds grace) {
+void OpenSink::close(milliseconds grace) {
   assert(engine_.is_callers_thread());
   Time end = Clock::now() + std::max(grace, milliseconds(0));
   grace_end_ = closing_ ? std::min(grace_end_, end) : end;
@@ -169,7 +169,7 @@ void Runner::close(milliseconds grace) {
   engine_.completion_queue_->wake();
 }
 
-void Runner::poll(Time now) {
+void OpenSink::poll(Time now) {
   try {
     sink_->poll();
     if (closing_ && !abandoned_ && now >= grace_end_) {
@@ -185,7 +185,7 @@ void Runner::poll(Time now) {
   }
 }
 
-void Runner::circuit_moved(bool was_open, std::string_view reason) {
+void OpenSink::circuit_moved(bool was_open, std::string_view reason) {
   if (breaker_.is_open() && !reason.empty())
     until_memory([&] { last_error_ = reason; });
   if (breaker_.is_open() == was_open)
@@ -200,7 +200,7 @@ void Runner::circuit_moved(bool was_open, std::string_view reason) {
   }
 }
 
-void Runner::on_signal(const CompletionQueue::Report &report) {
+void OpenSink::on_signal(const CompletionQueue::Report &report) {
   bool was_open = breaker_.is_open();
   switch (report.what) {
   case CompletionQueue::Report::What::Down:
@@ -255,14 +255,14 @@ static ob_reason reason_of(const Completion &completion) {
   }
 }
 
-void Runner::count_failure(ob_reason reason) {
+void OpenSink::count_failure(ob_reason reason) {
   if (reason == OB_REASON_NONE)
     return;
   failures_[reason]++;
   n_failures_++;
 }
 
-ob_outcome Runner::on_completion(Completion &completion, Time now) {
+ob_outcome OpenSink::on_completion(Completion &completion, Time now) {
   outstanding_--;
   completion.retry_after_ms = std::min<int64_t>(completion.retry_after_ms, config_->longest_delay().count());
   bool was_open = breaker_.is_open(), of_the_sink = blames_sink(completion.outcome);
@@ -277,14 +277,14 @@ ob_outcome Runner::on_completion(Completion &completion, Time now) {
 }
 
 /* The delay that a peer has asked for. A shorter one than a second would use up all attempts at once. */
-int64_t Runner::delay_ms(const Completion &completion, ob_outcome outcome) const {
+int64_t OpenSink::delay_ms(const Completion &completion, ob_outcome outcome) const {
   constexpr int64_t shortest_ms = 1000;
   if (outcome == OB_RETRY && completion.retry_after_ms < shortest_ms)
     return -1;
   return outcome == OB_DEFERRED && completion.retry_after_ms < 0 ? breaker_.defer_ms() : completion.retry_after_ms;
 }
 
-void Runner::on_sent(uint64_t ticket, Time now) {
+void OpenSink::on_sent(uint64_t ticket, Time now) {
   outstanding_--;
   bool was_open = breaker_.is_open();
   until_memory([&] { breaker_.on_sent(ticket, now); });
@@ -316,21 +316,21 @@ Engine::~Engine() {
   ::close(fd);
 }
 
-Runner *Engine::open(std::string name, const SinkKind &kind, std::shared_ptr<const SinkConfig> config,
-                     bool blocks_on_dead_letter, SecretMask secrets) {
-  auto runner = std::make_unique<Runner>(*this, next_id_, std::move(name), config, blocks_on_dead_letter);
-  runners_.reserve(runners_.size() + 1);
-  runner->reporter_ = make_reporter(completion_queue_, next_id_, runner->name_, std::move(secrets));
-  runner->sink_ = kind.open(runner->name_, std::move(config), runner->reporter_);
+OpenSink *Engine::open(std::string name, const SinkKind &kind, std::shared_ptr<const SinkConfig> config,
+                       bool blocks_on_dead_letter, SecretMask secrets) {
+  auto open_sink = std::make_unique<OpenSink>(*this, next_id_, std::move(name), config, blocks_on_dead_letter);
+  open_sinks_.reserve(open_sinks_.size() + 1);
+  open_sink->reporter_ = make_reporter(completion_queue_, next_id_, open_sink->name_, std::move(secrets));
+  open_sink->sink_ = kind.open(open_sink->name_, std::move(config), open_sink->reporter_);
   next_id_++;
-  runners_.push_back(std::move(runner));
-  return runners_.back().get();
+  open_sinks_.push_back(std::move(open_sink));
+  return open_sinks_.back().get();
 }
 
-Runner *Engine::find(uint64_t id) {
-  for (auto &runner : runners_)
-    if (runner->id_ == id)
-      return runner.get();
+OpenSink *Engine::find(uint64_t id) {
+  for (auto &open_sink : open_sinks_)
+    if (open_sink->id_ == id)
+      return open_sink.get();
   return nullptr;
 }
 
@@ -338,10 +338,10 @@ Runner *Engine::find(uint64_t id) {
 void Engine::arm_timer() {
   itimerspec when{};
   Clock::time_point next = Clock::time_point::max();
-  for (auto &runner : runners_) {
-    next = std::min(next, runner->sink_->check_at());
-    if (runner->closing_ && !runner->abandoned_)
-      next = std::min(next, runner->grace_end_);
+  for (auto &open_sink : open_sinks_) {
+    next = std::min(next, open_sink->sink_->check_at());
+    if (open_sink->closing_ && !open_sink->abandoned_)
+      next = std::min(next, open_sink->grace_end_);
   }
   if (next == armed_)
     return;
@@ -356,13 +356,13 @@ void Engine::arm_timer() {
 
 /* Returns false when `out` is full; the next call continues at next_in_report_. Waits for memory: a report that is
  * collected twice would count twice, and change the circuit once only. */
-bool Engine::collect(Runner &runner, CompletionQueue::Report &report, Clock::time_point now, ob_completion *out,
+bool Engine::collect(OpenSink &open_sink, CompletionQueue::Report &report, Clock::time_point now, ob_completion *out,
                      size_t max, size_t &n) {
   switch (report.what) {
   case CompletionQueue::Report::What::Sent:
     for (; n < max && next_in_report_ < report.sent.size(); next_in_report_++) {
       uint64_t ticket = report.sent[next_in_report_];
-      runner.on_sent(ticket, now);
+      open_sink.on_sent(ticket, now);
       out[n++] = {ticket, OB_SENT, -1, false, false, 0, nullptr, nullptr};
     }
     return next_in_report_ == report.sent.size();
@@ -370,16 +370,16 @@ bool Engine::collect(Runner &runner, CompletionQueue::Report &report, Clock::tim
     for (; n < max && next_in_report_ < report.completions.size(); next_in_report_++) {
       Completion &completion = report.completions[next_in_report_];
       const bool is_sent = completion.outcome == Outcome::Sent;
-      const bool has_text = !is_sent || (runner.keeps_acknowledgements_ && !completion.acknowledgement.empty());
+      const bool has_text = !is_sent || (open_sink.keeps_acknowledgements_ && !completion.acknowledgement.empty());
       std::string *kept = has_text ? until_memory([&] { return &errors_.emplace_back(); }) : nullptr;
-      ob_outcome outcome = runner.on_completion(completion, now);
+      ob_outcome outcome = open_sink.on_completion(completion, now);
       if (kept)
         *kept = std::move(is_sent ? completion.acknowledgement : completion.error);
       const char *text = kept ? kept->c_str() : nullptr;
-      bool suspect = outcome == OB_RETRY && blames_sink(completion.outcome) && !runner.breaker_.is_open();
+      bool suspect = outcome == OB_RETRY && blames_sink(completion.outcome) && !open_sink.breaker_.is_open();
       out[n++] = {completion.ticket,
                   outcome,
-                  runner.delay_ms(completion, outcome),
+                  open_sink.delay_ms(completion, outcome),
                   suspect,
                   completion.slow_retry,
                   completion.max_refusals,
@@ -388,7 +388,7 @@ bool Engine::collect(Runner &runner, CompletionQueue::Report &report, Clock::tim
     }
     return next_in_report_ == report.completions.size();
   default:
-    runner.on_signal(report);
+    open_sink.on_signal(report);
     return true;
   }
 }
@@ -399,21 +399,21 @@ void Engine::collect(ob_completion *out, size_t max, size_t &n) {
   Clock::time_point now = Clock::now();
   keys_.forget_unfetched(now);
   completion_queue_->begin();
-  for (auto &runner : runners_)
-    runner->poll(now);
+  for (auto &open_sink : open_sinks_)
+    open_sink->poll(now);
   arm_timer();
   completion_queue_->finish(reports_);
 
   for (; n < max && !reports_.empty(); reports_.pop_front(), next_in_report_ = 0)
-    if (Runner *runner = find(reports_.front().sink))
-      if (!collect(*runner, reports_.front(), now, out, max, n))
+    if (OpenSink *open_sink = find(reports_.front().sink))
+      if (!collect(*open_sink, reports_.front(), now, out, max, n))
         break;
   if (!reports_.empty()) {
     completion_queue_->wake();
     return;
   }
-  for (auto &runner : runners_)
-    runner->stopped_keys_.clear();
+  for (auto &open_sink : open_sinks_)
+    open_sink->stopped_keys_.clear();
 }
 
 bool Engine::next_log(ob_log_line &line) {
@@ -428,11 +428,11 @@ void Engine::destroy(std::unique_ptr<Sink> sink) noexcept {
   }
 }
 
-void Engine::forget(Runner *runner) {
+void Engine::forget(OpenSink *open_sink) {
   assert(is_callers_thread());
-  auto at = std::find_if(runners_.begin(), runners_.end(), [&](auto &each) { return each.get() == runner; });
+  auto at = std::find_if(open_sinks_.begin(), open_sinks_.end(), [&](auto &each) { return each.get() == open_sink; });
   destroy(std::move((*at)->sink_));
-  runners_.erase(at);
+  open_sinks_.erase(at);
   arm_timer(); /* its grace period may have been the next to end, and the timer must not fire again for it */
 }
 
@@ -453,9 +453,9 @@ bool Engine::close(milliseconds timeout) {
   for (auto &weak : probes_)
     if (auto probe = weak.lock())
       probe->cancel();
-  for (auto &runner : runners_)
-    destroy(std::move(runner->sink_));
-  runners_.clear();
+  for (auto &open_sink : open_sinks_)
+    destroy(std::move(open_sink->sink_));
+  open_sinks_.clear();
   return background_.finish(deadline);
 }
 

@@ -29,10 +29,10 @@ namespace outbox {
 class Engine;
 
 /* An open sink with its circuit breaker and counters: what an ob_sink points to. */
-class Runner : public ob_sink {
+class OpenSink : public ob_sink {
 public:
-  Runner(Engine &engine, uint64_t id, std::string name, std::shared_ptr<const SinkConfig> config,
-         bool blocks_on_dead_letter)
+  OpenSink(Engine &engine, uint64_t id, std::string name, std::shared_ptr<const SinkConfig> config,
+           bool blocks_on_dead_letter)
       : ob_sink{}, engine_(engine), id_(id), name_(std::move(name)), config_(std::move(config)),
         blocks_on_dead_letter_(blocks_on_dead_letter) {}
 
@@ -98,14 +98,14 @@ public:
   Engine &operator=(const Engine &) = delete;
 
   bool is_callers_thread() const noexcept { return caller_.is_current(); }
-  Runner *open(std::string name, const SinkKind &kind, std::shared_ptr<const SinkConfig> config,
-               bool blocks_on_dead_letter, SecretMask secrets);
+  OpenSink *open(std::string name, const SinkKind &kind, std::shared_ptr<const SinkConfig> config,
+                 bool blocks_on_dead_letter, SecretMask secrets);
   /* As OpenedKeys::open(). */
   bool open_key(Options &mapping) { return keys_.open(mapping, background_); }
   /* Updates `n` after each completion, so that none is lost when an exception is thrown. */
   void collect(ob_completion *out, size_t max, size_t &n);
   bool next_log(ob_log_line &line);
-  void forget(Runner *runner);
+  void forget(OpenSink *open_sink);
   /* Starts a probe, which ends by itself. Throws std::system_error if no thread can be started. */
   std::shared_ptr<Probe> probe(std::string name, const SinkKind &kind, Options server, Options mapping, Owner owner,
                                std::chrono::milliseconds timeout, bool send, std::string topics);
@@ -113,9 +113,9 @@ public:
   bool close(std::chrono::milliseconds timeout);
 
 private:
-  friend class Runner;
-  Runner *find(uint64_t id);
-  bool collect(Runner &runner, CompletionQueue::Report &report, CircuitBreaker::Time now, ob_completion *out,
+  friend class OpenSink;
+  OpenSink *find(uint64_t id);
+  bool collect(OpenSink &open_sink, CompletionQueue::Report &report, CircuitBreaker::Time now, ob_completion *out,
                size_t max, size_t &n);
   void arm_timer();
   void destroy(std::unique_ptr<Sink> sink) noexcept;
@@ -124,7 +124,7 @@ private:
   std::shared_ptr<CompletionQueue> completion_queue_;
   BackgroundJobs background_;
   OpenedKeys keys_;
-  std::vector<std::unique_ptr<Runner>> runners_;
+  std::vector<std::unique_ptr<OpenSink>> open_sinks_;
   std::vector<std::weak_ptr<Probe>> probes_;
   uint64_t next_id_ = 1;
   std::list<CompletionQueue::Report> reports_; /* taken from the completion queue and not yet collected */

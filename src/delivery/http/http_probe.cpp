@@ -155,8 +155,8 @@ bool HttpProbe::report_tls(double connected) {
     return true;
   }
   constexpr double least = 250, most = 2000;
-  auto patience = std::chrono::milliseconds(static_cast<int>(std::clamp(4 * connected, least, most)));
-  CURLcode code = trial_->wait_for_alert(patience);
+  auto deadline = std::chrono::milliseconds(static_cast<int>(std::clamp(4 * connected, least, most)));
+  CURLcode code = trial_->wait_for_alert(deadline);
   if (auto refusal = transfer_.tls_problem(code))
     return failed("TLS", refusal->message, refusal->hint);
   if (code != CURLE_OK && !has_certificate_)

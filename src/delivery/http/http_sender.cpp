@@ -1,11 +1,11 @@
 /*
  * http_sender.cpp: the requests of a sink, on the HTTP loop's thread. pump() starts all requests that may start. It
  * runs
- * - as a task, when the handover wakes: events were queued, or failures were fetched; posted_ suppresses a second
+ * - as a task, when the queue wakes: events were queued, or failures were fetched; posted_ suppresses a second
  * task;
  * - after every request, from done();
  * - by a timer when the limiter allows the next request, and when another sink frees a connection.
- * posted_ is cleared before the handover is read, so an event that is queued later posts again.
+ * posted_ is cleared before the queue is read, so an event that is queued later posts again.
  */
 #include "delivery/http/http_sender.h"
 
@@ -50,13 +50,13 @@ public:
       : name_(std::move(name)), peer_(std::move(peer)), protocol_(std::move(protocol)),
         reporter_(std::move(reporter)), loop_(loop), most_(protocol_->most_messages()),
         limiter_(peer_->concurrency, peer_->rate),
-        handover_(reporter_, static_cast<uint32_t>(peer_->concurrency * most_), [this] { post_pump(); }) {}
+        queue_(reporter_, static_cast<uint32_t>(peer_->concurrency * most_), [this] { post_pump(); }) {}
 
   // ---- the main thread ----
 
-  Handover<HttpMessage> &handover() { return handover_; }
+  SendQueue<HttpMessage> &queue() { return queue_; }
   uint32_t credit();
-  bool is_full() { return handover_.credit(worth_holding()) == 0; }
+  bool is_full() { return queue_.credit(worth_holding()) == 0; }
   /* Calls `call` with the limiter, which is locked meanwhile. */
   template <class Call> auto with_limiter(Call call) {
     std::lock_guard lock(limiter_mutex_);
@@ -123,7 +123,7 @@ private:
   std::atomic<bool> sheds_{false}; /* a long pause has begun: the main thread takes the queued events back */
   std::atomic<bool> gone_{false};  /* the main thread is to report it */
   std::atomic<bool> lacks_grant_{false};
-  Handover<HttpMessage> handover_;
+  SendQueue<HttpMessage> queue_;
 
   /* From here on: the loop's thread only. */
   Requested forming_; /* not sent yet: the first is the next one */
@@ -154,7 +154,7 @@ size_t HttpSender::Requests::worth_holding() {
  * claim should fetch several events. */
 uint32_t HttpSender::Requests::credit() {
   const size_t most = worth_holding();
-  const uint32_t credit = handover_.credit(most);
+  const uint32_t credit = queue_.credit(most);
   const bool nearly_full = most >= 8 && most < 256 && credit < most / 2;
   return nearly_full ? 0 : credit;
 }
@@ -168,17 +168,17 @@ void HttpSender::Requests::end_pause() {
 void HttpSender::Requests::report_failures() {
   if (gone_.exchange(false))
     reporter_->disabled("410 Gone");
-  handover_.report_failures();
+  queue_.report_failures();
   if (lacks_grant_.exchange(false))
     post_pump();
   if (sheds_) {
-    handover_.release_queued("not sent: the peer asked for a pause");
+    queue_.release_queued("not sent: the peer asked for a pause");
     sheds_ = false;
   }
 }
 
 void HttpSender::Requests::abandon() {
-  handover_.abandon();
+  queue_.abandon();
   until_memory([&] { loop_.post([self = shared_from_this()](HttpLoop &) { self->cancel_all(); }); });
 }
 
@@ -220,7 +220,7 @@ void HttpSender::Requests::pump() {
 /* Whether a request that is formed now will start: its messages could not be taken back. If not, a connection that
  * becomes free, a timer or the end of a request will call pump(). */
 bool HttpSender::Requests::may_form(Time now) {
-  if (active_.size() >= peer_->concurrency || (forming_.empty() && !handover_.has_work()) || !has_connection())
+  if (active_.size() >= peer_->concurrency || (forming_.empty() && !queue_.has_work()) || !has_connection())
     return false;
   const Time next = with_limiter([&](auto &limiter) { return limiter.next(active_.size(), now); });
   if (next > now && next != Time::max())
@@ -258,7 +258,7 @@ bool HttpSender::Requests::has_connection() {
 
 /* Makes the next request as large as it can be. Returns false if there is no message. */
 bool HttpSender::Requests::form() {
-  if (forming_.empty() && !handover_.has_work())
+  if (forming_.empty() && !queue_.has_work())
     return false;
   if (forming_.empty()) {
     Request &made = forming_.emplace_back();
@@ -270,7 +270,7 @@ bool HttpSender::Requests::form() {
   try {
     while (!next.alone && messages.size() < most_) {
       uint64_t serial;
-      auto message = handover_.start(false, serial);
+      auto message = queue_.start(false, serial);
       if (!message)
         break;
       if (messages.empty() || next.weight + message->weight <= protocol_->most_weight()) {
@@ -278,7 +278,7 @@ bool HttpSender::Requests::form() {
         continue;
       }
       next.alone = true;
-      handover_.send_or_return(serial, [&] {
+      queue_.send_or_return(serial, [&] {
         Request one;
         one.serials.reserve(most_);
         one.content.messages.reserve(most_);
@@ -414,7 +414,7 @@ void HttpSender::Requests::keep_acknowledgements(const Request &request) {
   try {
     std::vector<std::string> texts = protocol_->acknowledgements(*request.transfer, request.content);
     for (size_t i = 0; i < std::min(texts.size(), request.serials.size()); i++)
-      handover_.acknowledged(request.serials[i], std::move(texts[i]));
+      queue_.acknowledged(request.serials[i], std::move(texts[i]));
   } catch (const std::exception &) {
   }
 }
@@ -431,24 +431,24 @@ void HttpSender::Requests::end(Request &request, const HttpVerdict &verdict) {
     if (end.outcome == Outcome::Sent)
       sent.push_back(request.serials[i]);
     else if (end.outcome == Outcome::Rejected)
-      handover_.refuse(request.serials[i], text_if_memory(end.error), end.reason);
+      queue_.refuse(request.serials[i], text_if_memory(end.error), end.reason);
     else
-      handover_.fail(
+      queue_.fail(
           request.serials[i],
           {end.outcome, text_if_memory(end.error), end.reason, end.retry_after_ms, end.slow_retry, end.max_refusals},
           verdict.gone || end.outcome == Outcome::SinkDown);
   }
   if (!sent.empty()) {
     refused_grant_.reset();
-    if (handover_.keeps_acknowledgements())
+    if (queue_.keeps_acknowledgements())
       keep_acknowledgements(request);
-    handover_.succeed(sent);
+    queue_.succeed(sent);
   }
 }
 
 void HttpSender::Requests::end_all(Request &request, Outcome outcome, const char *error) {
   for (uint64_t serial : request.serials)
-    handover_.fail(serial, outcome, text_if_memory(error));
+    queue_.fail(serial, outcome, text_if_memory(error));
 }
 
 /* Each message gets a request of its own. */
@@ -556,7 +556,7 @@ HttpSender::~HttpSender() {
 }
 
 void HttpSender::keep_acknowledgements(bool keep) {
-  requests_->handover().keep_acknowledgements(keep);
+  requests_->queue().keep_acknowledgements(keep);
 }
 
 uint32_t HttpSender::credit() const {
@@ -591,12 +591,12 @@ Submitted HttpSender::submit(const ob_event &event) {
   message.key_hash = event.key_hash;
   message.position = event.position;
   message.kept = kept_connection_for(event, *history_);
-  requests_->handover().push(std::move(message));
+  requests_->queue().push(std::move(message));
   return true;
 }
 
 void HttpSender::flush() {
-  requests_->handover().wake_if_needed();
+  requests_->queue().wake_if_needed();
 }
 
 void HttpSender::poll() {
@@ -605,11 +605,11 @@ void HttpSender::poll() {
 
 void HttpSender::pause() {
   begin_slowly();
-  requests_->handover().begin_outage();
+  requests_->queue().begin_outage();
 }
 
 void HttpSender::release_queued() {
-  requests_->handover().release_queued("not sent yet");
+  requests_->queue().release_queued("not sent yet");
 }
 
 void HttpSender::abandon() {

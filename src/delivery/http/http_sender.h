@@ -15,7 +15,7 @@
 #include <string_view>
 #include <vector>
 
-#include "delivery/engine/handover.h"
+#include "delivery/engine/send_queue.h"
 #include "delivery/http/http_loop.h"
 #include "delivery/http/http_peer.h"
 #include "delivery/http/http_transfer.h"

@@ -9,9 +9,9 @@ static constexpr size_t most_answers = 65'536;
 
 void PeerConnection::answer(std::string_view bytes) {
   if (answers_ + bytes.size() > most_answers)
-    throw Trouble("connect", OB_REASON_BROKER,
-                  std::string("the ") + words_.noun + " " + peer() + " asks for more than " +
-                      std::to_string(most_answers) + " bytes of answers, and does not read them");
+    throw PeerError("connect", OB_REASON_BROKER,
+                    std::string("the ") + words_.noun + " " + peer() + " asks for more than " +
+                        std::to_string(most_answers) + " bytes of answers, and does not read them");
   out_ += bytes;
   answers_ += bytes.size();
   answers_end_ = all_sent_ + unsent();

@@ -25,7 +25,7 @@ public:
   std::string &out() { return out_; }
   size_t unsent() const { return out_.size() - sent_; }
   size_t queued() const { return transport_.queued(); } /* in the socket */
-  /* Appends what the peer has asked for, such as a PONG. Throws Trouble if it asks, and does not read. */
+  /* Appends what the peer has asked for, such as a PONG. Throws PeerError if it asks, and does not read. */
   void answer(std::string_view bytes);
   static constexpr int reads_in_turn = 4;
   /* Sends what the socket takes. Returns whether that was anything. */

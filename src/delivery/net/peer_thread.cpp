@@ -33,8 +33,8 @@ void PeerThread::run() {
       run_once();
     } catch (const Cancelled &) {
       return;
-    } catch (const Trouble &trouble) {
-      until_memory([&] { lose(trouble); });
+    } catch (const PeerError &error) {
+      until_memory([&] { lose(error); });
     } catch (const std::bad_alloc &) {
       until_memory([&] { lose({"connect", OB_REASON_OTHER, "out of memory"}); });
     } catch (const std::exception &error) {

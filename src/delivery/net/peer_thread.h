@@ -1,6 +1,6 @@
 /*
  * peer_thread.h: the thread of a sink that keeps one connection to its peer. It tries the hosts in turn, with a pause
- * that grows while none accepts, and waits for the connection's socket and the sink's handover together. A kind of
+ * that grows while none accepts, and waits for the connection's socket and the sink's queue together. A kind of
  * sink derives from it and says what is sent and read.
  *
  * The derived class starts the thread at the end of its constructor, and stops it at the beginning of its destructor:
@@ -16,7 +16,7 @@
 #include <thread>
 
 #include "delivery/base/event_fd.h"
-#include "delivery/engine/handover.h"
+#include "delivery/engine/send_queue.h"
 #include "delivery/engine/refused_targets.h"
 #include "delivery/engine/sink.h"
 #include "delivery/net/peer_connection.h"
@@ -45,17 +45,17 @@ protected:
 
   // ---- the thread ----
 
-  /* Called again and again. Throws Trouble when the connection is lost, or none can be made. */
+  /* Called again and again. Throws PeerError when the connection is lost, or none can be made. */
   virtual void run_once() = 0;
   /* The connection is of no use any more. Called again if it throws std::bad_alloc. */
-  virtual void lose(const Trouble &trouble) = 0;
+  virtual void lose(const PeerError &error) = 0;
 
-  /* Tries each host once, from the one that accepted last. Throws Trouble about all of them. */
+  /* Tries each host once, from the one that accepted last. Throws PeerError about all of them. */
   template <class Connection, class Options> std::unique_ptr<Connection> open(const Options &options) {
     std::unique_ptr<Connection> opened;
-    try_hosts([&](const Host &host, const Patience &patience) {
+    try_hosts([&](const Host &host, const Deadline &deadline) {
       auto connection = std::make_unique<Connection>(options);
-      connection->open(host, patience);
+      connection->open(host, deadline);
       opened = std::move(connection);
     });
     return opened;
@@ -70,9 +70,9 @@ protected:
    * login and no message is down. The circuit's probes go on meanwhile. */
   void report_up();
   /* For lose(): returns the messages, and reports the loss unless one of them is to blame. */
-  template <class Message> void return_all(Handover<Message> &handover, const Trouble &trouble);
+  template <class Message> void return_all(SendQueue<Message> &queue, const PeerError &error);
   /* The peer has stored these; clears them. */
-  template <class Message> void succeed(Handover<Message> &handover, std::vector<uint64_t> &serials);
+  template <class Message> void succeed(SendQueue<Message> &queue, std::vector<uint64_t> &serials);
   /* Why a part of the sink is down; empty: all parts work. Returns whether that is new, and was reported. */
   bool report_degraded(std::string problem);
   /* The same, with a warning in the log. */
@@ -102,17 +102,17 @@ private:
   std::thread thread_;
 };
 
-template <class Message> void PeerThread::return_all(Handover<Message> &handover, const Trouble &trouble) {
-  const std::string why = trouble.text();
-  doubted_ = doubted_ || handover.running() > 0;
-  if (!handover.lost(why, trouble.reason))
-    report_down(why, trouble.reason);
+template <class Message> void PeerThread::return_all(SendQueue<Message> &queue, const PeerError &error) {
+  const std::string why = error.text();
+  doubted_ = doubted_ || queue.running() > 0;
+  if (!queue.lost(why, error.reason))
+    report_down(why, error.reason);
 }
 
-template <class Message> void PeerThread::succeed(Handover<Message> &handover, std::vector<uint64_t> &serials) {
+template <class Message> void PeerThread::succeed(SendQueue<Message> &queue, std::vector<uint64_t> &serials) {
   if (serials.empty())
     return;
-  handover.succeed(serials);
+  queue.succeed(serials);
   serials.clear();
   doubted_ = false;
   report_up();
@@ -125,17 +125,16 @@ template <class Open> void PeerThread::try_hosts(Open open) {
   for (size_t i = 0; i < hosts.size(); i++) {
     size_t at = (host_ + i) % hosts.size();
     try {
-      open(hosts[at], Patience(Clock::now() + options_.connect_timeout, [this] { return ending_.load(); }));
+      open(hosts[at], Deadline(Clock::now() + options_.connect_timeout, [this] { return ending_.load(); }));
       host_ = at;
       backoff_ = std::chrono::milliseconds(0);
       return;
-    } catch (const Trouble &trouble) {
-      reason = trouble.reason;
-      failures +=
-          (failures.empty() ? "" : "; ") + (hosts.size() == 1 ? "" : hosts[at].text() + ": ") + trouble.text();
+    } catch (const PeerError &error) {
+      reason = error.reason;
+      failures += (failures.empty() ? "" : "; ") + (hosts.size() == 1 ? "" : hosts[at].text() + ": ") + error.text();
     }
   }
-  throw Trouble("connect", reason, failures);
+  throw PeerError("connect", reason, failures);
 }
 
 }  // namespace outbox

@@ -44,7 +44,7 @@ std::string openssl_text() {
 }
 
 [[noreturn]] void refused(const char *what) {
-  throw Trouble(step, OB_REASON_TLS, std::string("OpenSSL refuses ") + what + ": " + openssl_text());
+  throw PeerError(step, OB_REASON_TLS, std::string("OpenSSL refuses ") + what + ": " + openssl_text());
 }
 
 /* Without it OpenSSL would ask on a terminal. */
@@ -140,16 +140,16 @@ std::string Tls::right_port() const {
 }
 
 /* Some servers take a handshake for the beginning of a command, and wait for the rest. */
-Trouble Tls::unanswered(const std::string &peer) const {
+PeerError Tls::unanswered(const std::string &peer) const {
   return {step, OB_REASON_TIMEOUT,
           "TLS failed: " + peer + " takes the connection and gives no answer in time to the handshake", right_port()};
 }
 
-Trouble Tls::why(int code) const {
+PeerError Tls::why(int code) const {
   unsigned long error = ERR_peek_last_error();
   int reason = ERR_GET_REASON(error);
   auto failed = [](const std::string &fact, const std::string &hint = {}) {
-    return Trouble(step, OB_REASON_TLS, "TLS failed: " + fact, hint);
+    return PeerError(step, OB_REASON_TLS, "TLS failed: " + fact, hint);
   };
   if (!problem_.empty() && reason == SSL_R_CERTIFICATE_VERIFY_FAILED)
     return failed(problem_);

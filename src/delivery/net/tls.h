@@ -7,21 +7,21 @@
 #include <string>
 
 #include "delivery/net/connect_options.h"
-#include "delivery/net/trouble.h"
+#include "delivery/net/peer_error.h"
 #include "delivery/options/pem.h"
 
 namespace outbox {
 
 class Tls {
 public:
-  /* Throws Trouble if OpenSSL refuses a certificate or a key. */
+  /* Throws PeerError if OpenSSL refuses a certificate or a key. */
   Tls(const ConnectOptions &options, const std::string &host, int fd);
 
   SSL *ssl() const { return ssl_.get(); }
   /* Why the last operation failed; `code` is from SSL_get_error(). */
-  Trouble why(int code) const;
+  PeerError why(int code) const;
   /* Why a handshake with "broker.example port 5671" has not ended in time. */
-  Trouble unanswered(const std::string &peer) const;
+  PeerError unanswered(const std::string &peer) const;
 
 private:
   std::string right_port() const;

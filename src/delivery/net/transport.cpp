@@ -37,25 +37,25 @@ static std::string reason_of(int error) {
   return std::generic_category().message(error);
 }
 
-static Trouble unanswered(const char *step, const std::string &peer) {
+static PeerError unanswered(const char *step, const std::string &peer) {
   return {step, OB_REASON_TIMEOUT, peer + " takes the connection and gives no answer in time",
           "is this its port, and is option tls as that port wants it? Option connect_timeout is the limit"};
 }
 
-void Patience::check(const char *step, const std::string &peer) const {
+void Deadline::check(const char *step, const std::string &peer) const {
   if (cancelled_())
     throw Cancelled();
   if (Clock::now() >= deadline_)
     throw unanswered(step, peer);
 }
 
-void Patience::wait(int fd, short events, const char *step, const std::string &peer) const {
+void Deadline::wait(int fd, short events, const char *step, const std::string &peer) const {
   if (!wait_ready(fd, events))
     throw unanswered(step, peer);
 }
 
 /* In slices, so that a cancellation is seen soon. */
-bool Patience::wait_ready(int fd, short events) const {
+bool Deadline::wait_ready(int fd, short events) const {
   constexpr milliseconds slice{20};
   for (;;) {
     pollfd ready{fd, events, 0};
@@ -67,7 +67,7 @@ bool Patience::wait_ready(int fd, short events) const {
     if (n > 0)
       return true;
     if (n < 0 && errno != EINTR)
-      throw Trouble("connect", OB_REASON_OTHER, "poll() failed: " + reason_of(errno));
+      throw PeerError("connect", OB_REASON_OTHER, "poll() failed: " + reason_of(errno));
   }
 }
 
@@ -89,22 +89,22 @@ void Transport::resolve(const Host &host) {
   if (error == EAI_MEMORY)
     throw std::bad_alloc();
   if (error != 0)
-    throw Trouble("resolve", OB_REASON_DNS,
-                  "host name \"" + host.name + "\" cannot be resolved (" + gai_strerror(error) + ")",
-                  "correct it in option hosts, or check the name resolution of the database server");
+    throw PeerError("resolve", OB_REASON_DNS,
+                    "host name \"" + host.name + "\" cannot be resolved (" + gai_strerror(error) + ")",
+                    "correct it in option hosts, or check the name resolution of the database server");
 }
 
-void Transport::connect_to(const void *address_, const Patience &patience) {
+void Transport::connect_to(const void *address_, const Deadline &deadline) {
   const auto &address = *static_cast<const addrinfo *>(address_);
   if (fd_ >= 0)
     close(fd_);
   fd_ = socket(address.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, address.ai_protocol);
   auto failed = [this](int error) {
-    return Trouble("connect", error == ETIMEDOUT ? OB_REASON_TIMEOUT : OB_REASON_CONNECTION,
-                   "could not connect to " + peer_ + ": " + reason_of(error),
-                   error == ECONNREFUSED
-                       ? "is the " + std::string(options_.words.noun) + " running, and is this its port?"
-                       : "");
+    return PeerError("connect", error == ETIMEDOUT ? OB_REASON_TIMEOUT : OB_REASON_CONNECTION,
+                     "could not connect to " + peer_ + ": " + reason_of(error),
+                     error == ECONNREFUSED
+                         ? "is the " + std::string(options_.words.noun) + " running, and is this its port?"
+                         : "");
   };
   if (fd_ < 0)
     throw failed(errno);
@@ -116,10 +116,11 @@ void Transport::connect_to(const void *address_, const Patience &patience) {
     return;
   if (errno != EINPROGRESS)
     throw failed(errno);
-  if (!patience.wait_ready(fd_, POLLOUT))
-    throw Trouble("connect", OB_REASON_TIMEOUT, "could not connect to " + peer_ + ": no answer in time",
-                  "is it running, is this its port, and does a firewall drop packets? Option connect_timeout is the "
-                  "limit");
+  if (!deadline.wait_ready(fd_, POLLOUT))
+    throw PeerError(
+        "connect", OB_REASON_TIMEOUT, "could not connect to " + peer_ + ": no answer in time",
+        "is it running, is this its port, and does a firewall drop packets? Option connect_timeout is the "
+        "limit");
   int error = 0;
   socklen_t size = sizeof error;
   if (getsockopt(fd_, SOL_SOCKET, SO_ERROR, &error, &size) != 0)
@@ -142,8 +143,8 @@ static std::string networks_of(const std::vector<Refusal> &refusals) {
 
 /* The guard is asked before there is a socket, so that nobody learns from an answer, or from its time, whether a port
  * is open there. */
-void Transport::connect(const Patience &patience) {
-  std::optional<Trouble> trouble;
+void Transport::connect(const Deadline &deadline) {
+  std::optional<PeerError> error;
   std::vector<Refusal> refusals;
   for (const addrinfo *address = addresses_->first; address; address = address->ai_next) {
     if (auto refusal = refused(address)) {
@@ -151,24 +152,24 @@ void Transport::connect(const Patience &patience) {
       continue;
     }
     try {
-      connect_to(address, patience);
+      connect_to(address, deadline);
       addresses_.reset();
       return;
-    } catch (const Trouble &failed) {
-      trouble.emplace(failed);
+    } catch (const PeerError &failed) {
+      error.emplace(failed);
     }
   }
   if (refusals.empty())
-    throw Trouble(*trouble); /* getaddrinfo() gives one address at least */
+    throw PeerError(*error); /* getaddrinfo() gives one address at least */
   const std::string fact = BrokerGuard::fact(host_.name, refusals.front()),
                     hint = BrokerGuard::hint(networks_of(refusals));
-  if (!trouble)
-    throw Trouble("connect", OB_REASON_BLOCKED, fact, hint);
-  throw Trouble(trouble->step, trouble->reason, trouble->what(),
-                trouble->hint + (trouble->hint.empty() ? "" : " ") + fact + ", and was not tried: " + hint);
+  if (!error)
+    throw PeerError("connect", OB_REASON_BLOCKED, fact, hint);
+  throw PeerError(error->step, error->reason, error->what(),
+                  error->hint + (error->hint.empty() ? "" : " ") + fact + ", and was not tried: " + hint);
 }
 
-void Transport::start_tls(const Patience &patience) {
+void Transport::start_tls(const Deadline &deadline) {
   tls_ = std::make_unique<Tls>(options_, host_.name, fd_);
   for (;;) {
     ERR_clear_error();
@@ -176,7 +177,7 @@ void Transport::start_tls(const Patience &patience) {
     if (result == 1)
       return;
     tls_result(result);
-    if (!patience.wait_ready(fd_, tls_wants_write_ ? POLLOUT : POLLIN))
+    if (!deadline.wait_ready(fd_, tls_wants_write_ ? POLLOUT : POLLIN))
       throw tls_->unanswered(peer_);
   }
 }
@@ -199,7 +200,7 @@ size_t Transport::tls_result(int result) {
 }
 
 /* A peer that hangs up before its first word is perhaps another one, or wants TLS. */
-Trouble Transport::lost(const std::string &why) const {
+PeerError Transport::lost(const std::string &why) const {
   return {"connect", OB_REASON_CONNECTION,
           "the connection to " + peer_ + " was lost" + (heard_ ? "" : " before a first answer") +
               (why.empty() ? "" : ": " + why),

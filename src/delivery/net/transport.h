@@ -12,17 +12,17 @@
 
 #include "delivery/net/connect_options.h"
 #include "delivery/net/tls.h"
-#include "delivery/net/trouble.h"
+#include "delivery/net/peer_error.h"
 
 namespace outbox {
 
 /* A limit for everything that waits for a peer. */
-class Patience {
+class Deadline {
 public:
   using Clock = std::chrono::steady_clock;
-  Patience(Clock::time_point deadline, std::function<bool()> cancelled)
+  Deadline(Clock::time_point deadline, std::function<bool()> cancelled)
       : deadline_(deadline), cancelled_(std::move(cancelled)) {}
-  /* Throws Trouble("no answer in time") about `step` of a connected peer if it is over, or Cancelled. A loop that
+  /* Throws PeerError("no answer in time") about `step` of a connected peer if it is over, or Cancelled. A loop that
    * reads calls it each time: a peer that never stops sending never makes it wait. */
   void check(const char *step, const std::string &peer) const;
   /* Waits for the events of poll(). Throws as check() does. */
@@ -43,15 +43,15 @@ public:
   Transport(const Transport &) = delete;
   Transport &operator=(const Transport &) = delete;
 
-  /* The steps of connecting, in order. They wait, and throw Trouble. */
+  /* The steps of connecting, in order. They wait, and throw PeerError. */
   void resolve(const Host &host);
-  void connect(const Patience &patience);
-  void start_tls(const Patience &patience);
+  void connect(const Deadline &deadline);
+  void start_tls(const Deadline &deadline);
 
   int fd() const { return fd_; }
   /* The events to wait for: POLLIN, and POLLOUT if send() could not send all, or TLS needs it. */
   short events(bool unsent) const;
-  /* Both return the number of bytes, 0 if the socket would block, and throw Trouble when the connection is lost. */
+  /* Both return the number of bytes, 0 if the socket would block, and throw PeerError when the connection is lost. */
   size_t receive(char *into, size_t room);
   size_t send(std::string_view bytes);
   /* Bytes that were sent and that the peer's machine has not acknowledged. */
@@ -62,9 +62,9 @@ public:
 private:
   struct Addresses;
   size_t tls_result(int result);
-  Trouble lost(const std::string &why = {}) const;
+  PeerError lost(const std::string &why = {}) const;
   std::optional<Refusal> refused(const void *address) const;
-  void connect_to(const void *address, const Patience &patience);
+  void connect_to(const void *address, const Deadline &deadline);
 
   const ConnectOptions &options_;
   Host host_;

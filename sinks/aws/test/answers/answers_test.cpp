@@ -1,7 +1,7 @@
 /* Answers as AWS's references show them, and what is none: which message ends how. */
 #include <gtest/gtest.h>
 
-#include "../../judgement.h"
+#include "../../classify_response.h"
 #include "../../xml_reader.h"
 
 using namespace outbox;
@@ -16,12 +16,12 @@ const Target queue = target_of("queue_url", "https://sqs.eu-central-1.amazonaws.
              topic = target_of("topic_arn", "arn:aws:sns:eu-central-1:123456789012:orders"),
              bus = target_of("event_bus", "arn:aws:events:eu-central-1:123456789012:event-bus/orders");
 
-Judgement judged(const Target &target, size_t n, long status, const std::string &body, const char *type = "") {
-  Judgement judgement = judge(target, n, {status, body, type});
-  EXPECT_EQ(judgement.verdicts.size(), n);
-  for (const Verdict &verdict : judgement.verdicts)
+BatchOutcome classified(const Target &target, size_t n, long status, const std::string &body, const char *type = "") {
+  BatchOutcome batch = classify_response(target, n, {status, body, type});
+  EXPECT_EQ(batch.verdicts.size(), n);
+  for (const Verdict &verdict : batch.verdicts)
     EXPECT_EQ(verdict.error.empty(), verdict.outcome == Outcome::Sent) << verdict.error;
-  return judgement;
+  return batch;
 }
 
 std::string xml(const std::string &result) {
@@ -35,20 +35,20 @@ std::string xml(const std::string &result) {
 }  // namespace
 
 TEST(Answers, OfAQueueInAnyOrder) {
-  auto judgement = judged(queue, 4, 200, R"({"Failed":[{"Id":"2","SenderFault":true,"Code":"InvalidMessageContents",
+  auto batch = classified(queue, 4, 200, R"({"Failed":[{"Id":"2","SenderFault":true,"Code":"InvalidMessageContents",
     "Message":"bad \u00e4"},{"Id":"0","SenderFault":false,"Code":"InternalError"}],
     "Successful":[{"Id":"1","MessageId":"x","MD5OfMessageBody":"y","New":{"a":[1]}}]})");
-  EXPECT_EQ(judgement.verdicts[0].outcome, Outcome::RetryBlameSink);
-  EXPECT_EQ(judgement.verdicts[1].outcome, Outcome::Sent);
-  EXPECT_EQ(judgement.verdicts[2].outcome, Outcome::Rejected);
-  EXPECT_EQ(judgement.verdicts[2].error, "Amazon SQS: InvalidMessageContents: bad \u00e4");
-  EXPECT_EQ(judgement.verdicts[3].outcome, Outcome::RetryBlameSink) << "the answer says nothing of it";
+  EXPECT_EQ(batch.verdicts[0].outcome, Outcome::RetryBlameSink);
+  EXPECT_EQ(batch.verdicts[1].outcome, Outcome::Sent);
+  EXPECT_EQ(batch.verdicts[2].outcome, Outcome::Rejected);
+  EXPECT_EQ(batch.verdicts[2].error, "Amazon SQS: InvalidMessageContents: bad \u00e4");
+  EXPECT_EQ(batch.verdicts[3].outcome, Outcome::RetryBlameSink) << "the answer says nothing of it";
 }
 
 TEST(Answers, NumbersThatNoMessageHas) {
-  auto judgement = judged(queue, 1, 200, R"({"Successful":[{"Id":"1","MessageId":"x"},{"Id":"-1","MessageId":"x"},
+  auto batch = classified(queue, 1, 200, R"({"Successful":[{"Id":"1","MessageId":"x"},{"Id":"-1","MessageId":"x"},
     {"Id":"0x","MessageId":"x"},{"Id":"","MessageId":"x"},{"MessageId":"x"}]})");
-  EXPECT_EQ(judgement.verdicts[0].outcome, Outcome::RetryBlameSink);
+  EXPECT_EQ(batch.verdicts[0].outcome, Outcome::RetryBlameSink);
 }
 
 /* Only a message with an id of AWS is stored, and none that the same answer calls failed. */
@@ -78,30 +78,30 @@ TEST(Answers, ThatSayNothingOfAMessage) {
       {bus, R"({"FailedEntryCount":0,"Entries":[{"EventId":"1"},{"EventId":"2"}]})"},
   };
   for (const auto &each : cases)
-    EXPECT_EQ(judged(each.target, 1, 200, each.body).verdicts[0].outcome, Outcome::RetryBlameSink) << each.body;
-  EXPECT_EQ(judged(queue, 1, 200, R"({"Successful":[{"Id":"0","MessageId":"x"}],"N":1e999,)").verdicts[0].outcome,
+    EXPECT_EQ(classified(each.target, 1, 200, each.body).verdicts[0].outcome, Outcome::RetryBlameSink) << each.body;
+  EXPECT_EQ(classified(queue, 1, 200, R"({"Successful":[{"Id":"0","MessageId":"x"}],"N":1e999,)").verdicts[0].outcome,
             Outcome::Refused)
       << "the reading ended at a number";
 }
 
 TEST(Answers, OfATopic) {
-  auto judgement = judged(
+  auto batch = classified(
       topic, 3, 200,
       xml("<Failed><member><Id>1</Id><Code>InternalError</Code><Message>a &lt;b&gt; &amp; "
           "c</Message><SenderFault>false"
           "</SenderFault></member></Failed><Successful><member><MessageId>m</MessageId><Id>2</Id><SequenceNumber>1"
           "</SequenceNumber></member><member><Id>0</Id><MessageId>n</MessageId></member></Successful>"));
-  EXPECT_EQ(judgement.verdicts[0].outcome, Outcome::Sent);
-  EXPECT_EQ(judgement.verdicts[1].error, "Amazon SNS: InternalError: a <b> & c");
-  EXPECT_EQ(judgement.verdicts[2].outcome, Outcome::Sent);
+  EXPECT_EQ(batch.verdicts[0].outcome, Outcome::Sent);
+  EXPECT_EQ(batch.verdicts[1].error, "Amazon SNS: InternalError: a <b> & c");
+  EXPECT_EQ(batch.verdicts[2].outcome, Outcome::Sent);
 }
 
 TEST(Answers, OfABusInTheOrderOfTheRequest) {
-  auto judgement = judged(bus, 3, 200, R"({"FailedEntryCount":2,"Entries":[{"ErrorCode":"ThrottlingException",
+  auto batch = classified(bus, 3, 200, R"({"FailedEntryCount":2,"Entries":[{"ErrorCode":"ThrottlingException",
     "ErrorMessage":"slow"},{"EventId":"1"},{"ErrorCode":"MalformedDetail","ErrorMessage":"x"}]})");
-  EXPECT_EQ(judgement.verdicts[0].outcome, Outcome::Deferred);
-  EXPECT_EQ(judgement.verdicts[1].outcome, Outcome::Sent);
-  EXPECT_EQ(judgement.verdicts[2].outcome, Outcome::Rejected);
+  EXPECT_EQ(batch.verdicts[0].outcome, Outcome::Deferred);
+  EXPECT_EQ(batch.verdicts[1].outcome, Outcome::Sent);
+  EXPECT_EQ(batch.verdicts[2].outcome, Outcome::Rejected);
 }
 
 TEST(Answers, OfARequestThatFails) {
@@ -127,10 +127,10 @@ TEST(Answers, OfARequestThatFails) {
       {queue, 400, R"({"__type":"com.amazonaws.sqs#RequestThrottled"})", Cause::Throttled, Outcome::SinkDown},
       {queue, 400, R"({"__type":"com.amazonaws.sqs#BatchRequestTooLong","message":"long"})", Cause::Message,
        Outcome::Returned},
-      {queue, 500, R"({"__type":"InternalFailure"})", Cause::Trouble, Outcome::RetryBlameSink},
-      {queue, 503, R"({"__type":"ServiceUnavailable"})", Cause::Trouble, Outcome::RetryBlameSink},
+      {queue, 500, R"({"__type":"InternalFailure"})", Cause::ServiceError, Outcome::RetryBlameSink},
+      {queue, 503, R"({"__type":"ServiceUnavailable"})", Cause::ServiceError, Outcome::RetryBlameSink},
       {queue, 503, "", Cause::Throttled, Outcome::SinkDown},
-      {queue, 502, "<html>", Cause::Trouble, Outcome::RetryBlameSink},
+      {queue, 502, "<html>", Cause::ServiceError, Outcome::RetryBlameSink},
       {queue, 404, "<html>", Cause::Unknown, Outcome::Refused},
       {queue, 200, "", Cause::Unknown, Outcome::Refused},
       {queue, 200, R"({"Successful":[{"Id":"0"})", Cause::Unknown, Outcome::Refused},
@@ -144,21 +144,21 @@ TEST(Answers, OfARequestThatFails) {
       {bus, 400, R"({"__type":"ResourceNotFoundException","message":"gone"})", Cause::Missing, Outcome::SinkDown},
   };
   for (const auto &each : cases) {
-    auto judgement = judged(each.target, 2, each.status, each.body);
-    EXPECT_EQ(judgement.whole, each.cause) << each.body;
-    EXPECT_EQ(judgement.verdicts[1].outcome, each.outcome) << each.body;
-    EXPECT_EQ(judgement.blames_one(), each.cause == Cause::Message);
+    auto batch = classified(each.target, 2, each.status, each.body);
+    EXPECT_EQ(batch.whole, each.cause) << each.body;
+    EXPECT_EQ(batch.verdicts[1].outcome, each.outcome) << each.body;
+    EXPECT_EQ(batch.blames_one(), each.cause == Cause::Message);
   }
 }
 
 TEST(Answers, AMessageAloneIsToBlame) {
-  auto judgement = judged(queue, 1, 400, R"({"__type":"com.amazonaws.sqs#InvalidMessageContents","message":"bad"})");
-  EXPECT_EQ(judgement.verdicts[0].outcome, Outcome::Rejected);
-  EXPECT_FALSE(judgement.blames_one());
+  auto batch = classified(queue, 1, 400, R"({"__type":"com.amazonaws.sqs#InvalidMessageContents","message":"bad"})");
+  EXPECT_EQ(batch.verdicts[0].outcome, Outcome::Rejected);
+  EXPECT_FALSE(batch.blames_one());
 }
 
 TEST(Answers, TheTypeInAHeader) {
-  EXPECT_EQ(judged(bus, 1, 400, "", "ResourceNotFoundException:http://x").whole, Cause::Missing);
+  EXPECT_EQ(classified(bus, 1, 400, "", "ResourceNotFoundException:http://x").whole, Cause::Missing);
 }
 
 TEST(Xml, NoDocumentTypeAndNoEntities) {

@@ -16,13 +16,13 @@ Submitted KafkaSink::produce(uint64_t ticket, uint64_t key_hash, bool alone, con
     now_ = std::chrono::steady_clock::now();
     stall_detector_.on_submit(0, now_);
   }
-  const KafkaTopics::Topic *in_trouble = topics_.empty() ? nullptr : topics_.find(record.topic);
-  alone = alone || key_hash == 0 || (in_trouble && in_trouble->careful() && in_trouble->max_in_flight == 1);
+  const KafkaTopics::Topic *refused = topics_.empty() ? nullptr : topics_.find(record.topic);
+  alone = alone || key_hash == 0 || (refused && refused->careful() && refused->max_in_flight == 1);
   KafkaProducer::Topic *topic = producer_->topic(record.topic);
   uint64_t opaque = slots_.take(ticket, key_hash, topic, record.partition >= 0, alone, now_);
   rd_kafka_resp_err_t error = topic ? producer_->produce(*topic, record, opaque) : rd_kafka_last_error();
   if (error == RD_KAFKA_RESP_ERR_NO_ERROR) {
-    if (in_trouble) /* the event is accepted by now */
+    if (refused) /* the event is accepted by now */
       until_memory([&] { topics_.submitted(record.topic, opaque, record.size(), now_); });
     return true;
   }
@@ -63,14 +63,14 @@ Submitted KafkaSink::submit(const ob_event &event) {
   }
   config_->record(event, record_);
   bool waits = topic_queues_.has_topic(record_.topic);
-  if (KafkaTopics::Topic *in_trouble = topics_.empty() ? nullptr : topics_.find(record_.topic)) {
+  if (KafkaTopics::Topic *refused = topics_.empty() ? nullptr : topics_.find(record_.topic)) {
     Time now = std::chrono::steady_clock::now();
-    switch (topics_.ask(*in_trouble, now)) {
+    switch (topics_.ask(*refused, now)) {
     case KafkaTopics::Answer::Defer:
       return Completion{
           {.outcome = Outcome::Deferred,
-           .error = in_trouble->reason.empty() ? about_topic(record_.topic) + waits_for_answer : in_trouble->reason,
-           .retry_after_ms = topics_.wait(*in_trouble, now).count()},
+           .error = refused->reason.empty() ? about_topic(record_.topic) + waits_for_answer : refused->reason,
+           .retry_after_ms = topics_.wait(*refused, now).count()},
           event.ticket,
           event.key_hash};
     case KafkaTopics::Answer::Queue:
@@ -102,8 +102,8 @@ void KafkaSink::send_queued() {
   topic_queues_.each_topic([&](const KafkaTopicQueues::Event &event) {
     if (failed_key)
       return false; /* the event may be of the failed key */
-    if (KafkaTopics::Topic *in_trouble = topics_.find(event.record.topic))
-      if (auto answer = topics_.ask(*in_trouble, now_); answer != KafkaTopics::Answer::Send) {
+    if (KafkaTopics::Topic *refused = topics_.find(event.record.topic))
+      if (auto answer = topics_.ask(*refused, now_); answer != KafkaTopics::Answer::Send) {
         paused |= answer == KafkaTopics::Answer::Defer;
         return false;
       }

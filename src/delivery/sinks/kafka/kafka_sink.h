@@ -101,9 +101,9 @@ private:
   void check_reconnected(Time now);
   /* When the sink counts as down unless a broker is connected by then. */
   Time reconnected_by() const {
-    constexpr std::chrono::seconds patience{3};
+    constexpr std::chrono::seconds deadline{3};
     return closed_at_ == Time::max() || slots_.used() == 0 ? Time::max()
-                                                           : std::max(closed_at_, slots_.oldest()->since) + patience;
+                                                           : std::max(closed_at_, slots_.oldest()->since) + deadline;
   }
   void check_drain(Time now);
   static std::chrono::nanoseconds wall_ahead(Time now) {

@@ -30,7 +30,7 @@ KafkaTopics::Answer KafkaTopics::ask(Topic &topic, Time now) {
     return topic.probe != 0 || now < topic.until ? Answer::Defer : Answer::Send;
   if (!topic.careful() || topic.in_flight < topic.max_in_flight)
     return Answer::Send;
-  return now - topic.sent_at < patience ? Answer::Queue : Answer::Defer;
+  return now - topic.sent_at < deadline ? Answer::Queue : Answer::Defer;
 }
 
 void KafkaTopics::submitted(const std::string &name, uint64_t event, size_t size, Time now) {

@@ -9,7 +9,7 @@
  * Careful (careful() is true): a broker refuses a batch as a whole, whichever of its events is to blame. So the
  * topic's events are sent one at a time, until as many were sent as the batch had: an event that is refused alone
  * is to blame. After 16 stored events in a row more and more are sent at a time, because there may be thousands of
- * them and a single bad one. If a broker does not answer for `patience` meanwhile, the topic's events are deferred
+ * them and a single bad one. If a broker does not answer for `deadline` meanwhile, the topic's events are deferred
  * too: in the sink they would take the room of other topics' events.
  *
  * Time is a parameter. Used by one thread.
@@ -38,7 +38,7 @@ public:
   static constexpr Duration forget_after{2 * longest_pause};
   /* After this many stored events in a row, more than one is sent at a time. */
   static constexpr size_t trusted_after = 16;
-  static constexpr std::chrono::seconds patience{5};
+  static constexpr std::chrono::seconds deadline{5};
 
   struct Topic {
     std::string reason; /* why it is paused; empty = not paused */

@@ -1,5 +1,5 @@
 /*
- * judgement.h: what an answer of AWS means for each message of a batch, and for the sink. Pure functions.
+ * classify_response.h: what an answer of AWS means for each message of a batch, and for the sink. Pure functions.
  */
 #pragma once
 
@@ -17,14 +17,14 @@ namespace outbox::aws_sink {
 
 /* Why AWS refuses a request or an entry of it. */
 enum class Cause {
-  Throttled,   /* too many requests */
-  Clock,       /* signed at a time that AWS takes for wrong */
-  Expired,     /* the session token */
-  Credentials, /* unknown keys, or a signature that does not match them */
-  Denied,      /* a right is missing, of the target or of its KMS key */
-  Missing,     /* the target is not there */
-  Message,     /* what is sent is invalid */
-  Trouble,     /* AWS cannot do it now */
+  Throttled,    /* too many requests */
+  Clock,        /* signed at a time that AWS takes for wrong */
+  Expired,      /* the session token */
+  Credentials,  /* unknown keys, or a signature that does not match them */
+  Denied,       /* a right is missing, of the target or of its KMS key */
+  Missing,      /* the target is not there */
+  Message,      /* what is sent is invalid */
+  ServiceError, /* AWS cannot do it now */
   Unknown
 };
 
@@ -51,7 +51,7 @@ struct HttpReply {
 /* Of the request as a whole. */
 Fault fault_of(const Target &target, const HttpReply &http);
 
-struct Judgement {
+struct BatchOutcome {
   std::vector<Verdict> verdicts; /* one for each message of the batch */
   std::optional<Cause> whole;    /* why the request as a whole was refused */
   bool all_sent() const;
@@ -60,7 +60,7 @@ struct Judgement {
 };
 
 /* A batch of `n` messages was answered. */
-Judgement judge(const Target &target, size_t n, const HttpReply &http);
+BatchOutcome classify_response(const Target &target, size_t n, const HttpReply &http);
 /* By which AWS knows each of the `n` messages: "MessageId …", of EventBridge "EventId …"; empty where the answer does
  * not say it. */
 std::vector<std::string> names_given(const Target &target, size_t n, const std::string &body);

@@ -1,9 +1,9 @@
-/* handover.h: the messages that the two threads of a NATS sink hand over. */
+/* queued_message.h: the messages that wait in the queue of a NATS sink, or were sent. */
 #pragma once
 
 #include <string>
 
-#include "delivery/engine/handover.h"
+#include "delivery/engine/send_queue.h"
 
 namespace outbox::nats {
 
@@ -18,6 +18,6 @@ struct Message {
   size_t size() const { return sizeof(Message) + subject.size() + data.size(); }
 };
 
-using Handover = outbox::Handover<Message>;
+using SendQueue = outbox::SendQueue<Message>;
 
 }  // namespace outbox::nats

@@ -1,10 +1,10 @@
-/* handover.h: the messages that the two threads of a Redis sink hand over. */
+/* queued_message.h: the messages that wait in the queue of a Redis sink, or were sent. */
 #pragma once
 
 #include <string>
 
 #include "command.h"
-#include "delivery/engine/handover.h"
+#include "delivery/engine/send_queue.h"
 
 namespace outbox::redis {
 
@@ -17,6 +17,6 @@ struct Message {
   size_t size() const { return sizeof(Message) + stream.size() + command.bytes().size(); }
 };
 
-using Handover = outbox::Handover<Message>;
+using SendQueue = outbox::SendQueue<Message>;
 
 }  // namespace outbox::redis

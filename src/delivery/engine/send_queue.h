@@ -1,5 +1,5 @@
 /*
- * handover.h: what the two threads of a sink share that keeps one event of a key in flight, and many keys side by
+ * send_queue.h: what the two threads of a sink share that keeps one event of a key in flight, and many keys side by
  * side: the main thread queues messages, the sink's thread sends them and reports how they ended.
  *
  * A success is reported at once. A failure keeps its key occupied until the main thread has fetched it together with
@@ -33,11 +33,11 @@
 
 namespace outbox {
 
-template <class Message> class Handover {
+template <class Message> class SendQueue {
 public:
   /* `wake` takes the place of event() for a sink's thread that does not wait for descriptors: any thread calls it. */
-  Handover(std::shared_ptr<Reporter> reporter, uint32_t max_in_flight, std::function<void()> wake = {});
-  Handover(const Handover &) = delete;
+  SendQueue(std::shared_ptr<Reporter> reporter, uint32_t max_in_flight, std::function<void()> wake = {});
+  SendQueue(const SendQueue &) = delete;
 
   // ---- the main thread ----
 
@@ -147,20 +147,20 @@ private:
 };
 
 template <class Message>
-Handover<Message>::Handover(std::shared_ptr<Reporter> reporter, uint32_t max_in_flight, std::function<void()> wake)
+SendQueue<Message>::SendQueue(std::shared_ptr<Reporter> reporter, uint32_t max_in_flight, std::function<void()> wake)
     : reporter_(std::move(reporter)), most_held_(held_per_in_flight * max_in_flight), wake_(std::move(wake)),
       event_(wake_ ? nullptr : std::make_unique<EventFd>()), queue_(max_in_flight) {}
 
 // ---- the main thread ----
 
-template <class Message> uint32_t Handover<Message>::credit(size_t most) const {
+template <class Message> uint32_t SendQueue<Message>::credit(size_t most) const {
   Locked lock(mutex_);
   if (halted_ || held() >= most || bytes_ >= most_bytes)
     return 0;
   return static_cast<uint32_t>(most - held());
 }
 
-template <class Message> void Handover<Message>::push(Message message) {
+template <class Message> void SendQueue<Message>::push(Message message) {
   Locked lock(mutex_);
   uint64_t key = message.key_hash;
   size_t bytes = message.size();
@@ -172,7 +172,7 @@ template <class Message> void Handover<Message>::push(Message message) {
     losses_.alone_left = held();
 }
 
-template <class Message> void Handover<Message>::wake_if_needed() {
+template <class Message> void SendQueue<Message>::wake_if_needed() {
   {
     Locked lock(mutex_);
     if (halted_ || !queue_.can_start())
@@ -182,22 +182,22 @@ template <class Message> void Handover<Message>::wake_if_needed() {
 }
 
 /* To be called before the first event is taken out. */
-template <class Message> std::vector<Completion> Handover<Message>::room_for_all() const {
+template <class Message> std::vector<Completion> SendQueue<Message>::room_for_all() const {
   std::vector<Completion> completions;
   until_memory([&] { completions.reserve(queue_.queued() + running_.size() + failures_.size()); });
   return completions;
 }
 
 template <class Message>
-void Handover<Message>::release(const typename KeyedQueue<Message>::Items &items, const char *why,
-                                std::vector<Completion> &completions) {
+void SendQueue<Message>::release(const typename KeyedQueue<Message>::Items &items, const char *why,
+                                 std::vector<Completion> &completions) {
   for (const auto &[key, message] : items) {
     bytes_ -= message.size();
     completions.push_back({{Outcome::Returned, text_if_memory(why)}, message.ticket, message.key_hash});
   }
 }
 
-template <class Message> void Handover<Message>::report_failures() {
+template <class Message> void SendQueue<Message>::report_failures() {
   if (!has_news_.exchange(false))
     return;
   std::vector<Completion> completions;
@@ -219,7 +219,7 @@ template <class Message> void Handover<Message>::report_failures() {
   wake(); /* it may go on */
 }
 
-template <class Message> void Handover<Message>::begin_outage() {
+template <class Message> void SendQueue<Message>::begin_outage() {
   {
     Locked lock(mutex_);
     outage_++;
@@ -227,7 +227,7 @@ template <class Message> void Handover<Message>::begin_outage() {
   release_queued("not sent: the sink is down");
 }
 
-template <class Message> void Handover<Message>::release_queued(const char *why) {
+template <class Message> void SendQueue<Message>::release_queued(const char *why) {
   std::vector<Completion> completions;
   {
     Locked lock(mutex_);
@@ -238,7 +238,7 @@ template <class Message> void Handover<Message>::release_queued(const char *why)
     reporter_->complete(std::move(completions));
 }
 
-template <class Message> void Handover<Message>::abandon() {
+template <class Message> void SendQueue<Message>::abandon() {
   report_failures();
   std::vector<Completion> completions;
   {
@@ -261,7 +261,7 @@ template <class Message> void Handover<Message>::abandon() {
 
 // ---- the sink's thread ----
 
-template <class Message> std::optional<Message> Handover<Message>::start(bool alone, uint64_t &serial) {
+template <class Message> std::optional<Message> SendQueue<Message>::start(bool alone, uint64_t &serial) {
   Locked lock(mutex_);
   if (halted_ || !queue_.can_start() || ((alone || losses_.alone_left > 0) && queue_.running() > 0))
     return std::nullopt;
@@ -275,7 +275,7 @@ template <class Message> std::optional<Message> Handover<Message>::start(bool al
   return message;
 }
 
-template <class Message> template <class Send> void Handover<Message>::send_or_return(uint64_t serial, Send send) {
+template <class Message> template <class Send> void SendQueue<Message>::send_or_return(uint64_t serial, Send send) {
   try {
     send();
   } catch (const std::bad_alloc &) {
@@ -283,15 +283,15 @@ template <class Message> template <class Send> void Handover<Message>::send_or_r
   }
 }
 
-template <class Message> void Handover<Message>::forget_bytes(uint64_t serial) {
+template <class Message> void SendQueue<Message>::forget_bytes(uint64_t serial) {
   Locked lock(mutex_);
   if (auto at = running_.find(serial); at != running_.end())
     bytes_ -= std::exchange(at->second.bytes, 0);
 }
 
 template <class Message>
-typename Handover<Message>::Running Handover<Message>::take(const Locked & /*locked*/,
-                                                            typename std::map<uint64_t, Running>::iterator at) {
+typename SendQueue<Message>::Running SendQueue<Message>::take(const Locked & /*locked*/,
+                                                              typename std::map<uint64_t, Running>::iterator at) {
   Running taken = std::move(at->second);
   bytes_ -= taken.bytes;
   running_.erase(at);
@@ -299,13 +299,13 @@ typename Handover<Message>::Running Handover<Message>::take(const Locked & /*loc
   return taken;
 }
 
-template <class Message> void Handover<Message>::acknowledged(uint64_t serial, std::string text) {
+template <class Message> void SendQueue<Message>::acknowledged(uint64_t serial, std::string text) {
   Locked lock(mutex_);
   if (auto at = running_.find(serial); at != running_.end())
     at->second.acknowledgement = std::move(text);
 }
 
-template <class Message> void Handover<Message>::succeed(const std::vector<uint64_t> &serials) {
+template <class Message> void SendQueue<Message>::succeed(const std::vector<uint64_t> &serials) {
   const bool keeps = keeps_acknowledgements_;
   std::vector<uint64_t> tickets;
   std::vector<Completion> completions; /* those with a text */
@@ -339,13 +339,13 @@ template <class Message> void Handover<Message>::succeed(const std::vector<uint6
 }
 
 /* Called with the lock held, so that the main thread sees failures together with their announcement. */
-template <class Message> void Handover<Message>::wake_main(const Locked & /*locked*/) {
+template <class Message> void SendQueue<Message>::wake_main(const Locked & /*locked*/) {
   has_news_ = true;
   reporter_->wake();
 }
 
 /* Returns whether the failure says something new about the peer. */
-template <class Message> bool Handover<Message>::fail(const Locked &locked, uint64_t serial, Verdict verdict) {
+template <class Message> bool SendQueue<Message>::fail(const Locked &locked, uint64_t serial, Verdict verdict) {
   auto at = running_.find(serial);
   if (at == running_.end())
     return false;
@@ -359,7 +359,7 @@ template <class Message> bool Handover<Message>::fail(const Locked &locked, uint
   return running.outage == outage_;
 }
 
-template <class Message> void Handover<Message>::fail(uint64_t serial, Verdict verdict, bool halts) {
+template <class Message> void SendQueue<Message>::fail(uint64_t serial, Verdict verdict, bool halts) {
   Locked lock(mutex_);
   const bool is_news = fail(lock, serial, std::move(verdict));
   if (halts && is_news)
@@ -368,13 +368,13 @@ template <class Message> void Handover<Message>::fail(uint64_t serial, Verdict v
     wake_main(lock);
 }
 
-template <class Message> void Handover<Message>::refuse(uint64_t serial, std::string error, ob_reason reason) {
+template <class Message> void SendQueue<Message>::refuse(uint64_t serial, std::string error, ob_reason reason) {
   Locked lock(mutex_);
   fail(lock, serial, {.outcome = Outcome::Retry, .error = std::move(error), .reason = reason, .max_refusals = 1});
   wake_main(lock);
 }
 
-template <class Message> bool Handover<Message>::lost(const std::string &why, ob_reason reason) {
+template <class Message> bool SendQueue<Message>::lost(const std::string &why, ob_reason reason) {
   constexpr int suspicious = 3; /* losses in a row with the same oldest message */
   Locked lock(mutex_);
   const size_t in_flight = running_.size();
@@ -399,23 +399,23 @@ template <class Message> bool Handover<Message>::lost(const std::string &why, ob
   return blames_one;
 }
 
-template <class Message> void Handover<Message>::halt(const std::string &why) {
+template <class Message> void SendQueue<Message>::halt(const std::string &why) {
   Locked lock(mutex_);
   halt(lock, why);
 }
 
-template <class Message> void Handover<Message>::halt(const Locked &locked, const std::string &why) {
+template <class Message> void SendQueue<Message>::halt(const Locked &locked, const std::string &why) {
   halted_ = true;
   halted_why_ = text_if_memory(why);
   wake_main(locked);
 }
 
-template <class Message> bool Handover<Message>::has_work() const {
+template <class Message> bool SendQueue<Message>::has_work() const {
   Locked lock(mutex_);
   return !halted_ && queue_.can_start();
 }
 
-template <class Message> size_t Handover<Message>::running() const {
+template <class Message> size_t SendQueue<Message>::running() const {
   Locked lock(mutex_);
   return running_.size();
 }

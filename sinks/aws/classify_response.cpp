@@ -1,10 +1,10 @@
 /*
- * judgement.cpp: the codes are those of AWS's references of errors (of each operation, and the common ones); the
- * protocols spell some of them in different ways. An entry's error is about that message. An error of the request is
- * about all of them, and no attempt is spent: the sink has one target and one identity, so no other event would fare
- * better.
+ * classify_response.cpp: the codes are those of AWS's references of errors (of each operation, and the common ones);
+ * the protocols spell some of them in different ways. An entry's error is about that message. An error of the request
+ * is about all of them, and no attempt is spent: the sink has one target and one identity, so no other event would
+ * fare better.
  */
-#include "judgement.h"
+#include "classify_response.h"
 
 #include <algorithm>
 #include <charconv>
@@ -81,12 +81,12 @@ constexpr Known known[] = {
     {"Validation", Cause::Message},
     {"Serialization", Cause::Message},
     {"UnsupportedOperation", Cause::Message},
-    {"InternalFailure", Cause::Trouble},
-    {"InternalServer", Cause::Trouble},
-    {"Internal", Cause::Trouble},
-    {"ServiceUnavailable", Cause::Trouble},
-    {"Unavailable", Cause::Trouble},
-    {"RequestTimeout", Cause::Trouble},
+    {"InternalFailure", Cause::ServiceError},
+    {"InternalServer", Cause::ServiceError},
+    {"Internal", Cause::ServiceError},
+    {"ServiceUnavailable", Cause::ServiceError},
+    {"Unavailable", Cause::ServiceError},
+    {"RequestTimeout", Cause::ServiceError},
 };
 
 std::string_view without_suffix(std::string_view code) {
@@ -112,7 +112,7 @@ ob_reason reason_of(Cause cause, long status) {
     return OB_REASON_TOPIC;
   case Cause::Message:
     return OB_REASON_INVALID;
-  case Cause::Trouble:
+  case Cause::ServiceError:
     return OB_REASON_HTTP_5XX;
   case Cause::Unknown:
     break;
@@ -141,7 +141,7 @@ Outcome outcome_of_entry(Cause cause, bool sender_fault) {
   case Cause::Denied:
   case Cause::Missing:
     return Outcome::Refused;
-  case Cause::Trouble:
+  case Cause::ServiceError:
     return Outcome::RetryBlameSink;
   case Cause::Unknown:
     break;
@@ -160,7 +160,7 @@ Outcome outcome_of_request(Cause cause, size_t n) {
   case Cause::Missing:
   case Cause::Throttled:
     return Outcome::SinkDown;
-  case Cause::Trouble:
+  case Cause::ServiceError:
     return Outcome::RetryBlameSink;
   case Cause::Unknown:
     break;
@@ -184,9 +184,9 @@ std::optional<size_t> message_of(const Target &target, size_t n, const EntryRepl
   return i < n ? std::optional(i) : std::nullopt;
 }
 
-std::vector<Verdict> judge_entries(const Target &target, size_t n, const std::vector<EntryReply> &entries) {
+std::vector<Verdict> classify_entries(const Target &target, size_t n, const std::vector<EntryReply> &entries) {
   const Fault silence{{}, "the answer says nothing of this message", 200};
-  const Verdict unsaid = failed(target, silence, Cause::Trouble, Outcome::RetryBlameSink);
+  const Verdict unsaid = failed(target, silence, Cause::ServiceError, Outcome::RetryBlameSink);
   std::vector<Verdict> verdicts(n, unsaid);
   if (target.service == Service::EventBridge && entries.size() != n) /* which entry is whose? */
     return verdicts;
@@ -221,7 +221,7 @@ Cause cause_of(const Fault &fault) {
     return Cause::Throttled;
   if (fault.status == 413)
     return Cause::Message;
-  return fault.status >= 500 ? Cause::Trouble : Cause::Unknown;
+  return fault.status >= 500 ? Cause::ServiceError : Cause::Unknown;
 }
 
 std::string remedy(Cause cause, const Target &target) {
@@ -240,7 +240,7 @@ std::string remedy(Cause cause, const Target &target) {
     return "make " + target.name + " in region " + target.region + ", or correct option " + target.option().text;
   case Cause::Message:
   case Cause::Throttled:
-  case Cause::Trouble:
+  case Cause::ServiceError:
     return {};
   case Cause::Unknown:
     break;
@@ -263,7 +263,7 @@ const char *right_to_ask(Service service) {
                                    : "events:DescribeEventBus";
 }
 
-bool Judgement::all_sent() const {
+bool BatchOutcome::all_sent() const {
   return std::all_of(verdicts.begin(), verdicts.end(),
                      [](const Verdict &verdict) { return verdict.outcome == Outcome::Sent; });
 }
@@ -282,11 +282,11 @@ Fault fault_of(const Target &target, const HttpReply &http) {
   return fault_of(read_reply(target.service, http.body), http);
 }
 
-Judgement judge(const Target &target, size_t n, const HttpReply &http) {
+BatchOutcome classify_response(const Target &target, size_t n, const HttpReply &http) {
   const Reply reply = read_reply(target.service, http.body);
   const Fault fault = fault_of(reply, http);
   if (fault.is_none())
-    return {judge_entries(target, n, reply.entries), {}};
+    return {classify_entries(target, n, reply.entries), {}};
   const Cause cause = cause_of(fault);
   return {std::vector<Verdict>(n, failed(target, fault, cause, outcome_of_request(cause, n))), cause};
 }

@@ -1,4 +1,4 @@
-#include "delivery/engine/handover.h"
+#include "delivery/engine/send_queue.h"
 
 #include <gtest/gtest.h>
 
@@ -21,32 +21,32 @@ class HandoverTest : public testing::Test {
 protected:
   void submit(std::initializer_list<uint64_t> tickets) {
     for (uint64_t ticket : tickets)
-      handover.push({ticket, ticket, static_cast<int64_t>(ticket)});
+      queue.push({ticket, ticket, static_cast<int64_t>(ticket)});
   }
   /* The tickets of all that may start now. */
   std::vector<uint64_t> start() {
     std::vector<uint64_t> tickets;
     uint64_t serial;
-    while (auto parcel = handover.start(false, serial)) {
+    while (auto parcel = queue.start(false, serial)) {
       tickets.push_back(parcel->ticket);
       serials.push_back(serial);
     }
     return tickets;
   }
   void succeed() {
-    handover.succeed(serials);
+    queue.succeed(serials);
     serials.clear();
   }
   bool lose() {
     serials.clear();
-    const bool blames_one = handover.lost("reset", OB_REASON_CONNECTION);
-    handover.report_failures();
+    const bool blames_one = queue.lost("reset", OB_REASON_CONNECTION);
+    queue.report_failures();
     return blames_one;
   }
   using Ids = std::vector<uint64_t>;
 
   std::shared_ptr<RecordingReporter> reporter = std::make_shared<RecordingReporter>();
-  Handover<Parcel> handover{reporter, 10, [] {}};
+  SendQueue<Parcel> queue{reporter, 10, [] {}};
   std::vector<uint64_t> serials;
 };
 

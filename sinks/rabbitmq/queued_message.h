@@ -1,10 +1,10 @@
-/* handover.h: the messages that the two threads of a RabbitMQ sink hand over. */
+/* queued_message.h: the messages that wait in the queue of a RabbitMQ sink, or were sent. */
 #pragma once
 
 #include <array>
 #include <string>
 
-#include "delivery/engine/handover.h"
+#include "delivery/engine/send_queue.h"
 
 namespace outbox::rabbitmq {
 
@@ -21,6 +21,6 @@ struct Message {
   }
 };
 
-using Handover = outbox::Handover<Message>;
+using SendQueue = outbox::SendQueue<Message>;
 
 }  // namespace outbox::rabbitmq
