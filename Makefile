@@ -11,7 +11,21 @@ DATA_built = outbox--$(OUTBOX_VERSION).sql $(UPGRADES:%=outbox--%.sql) outbox_in
 SERVER_SOURCES = $(sort $(shell find src/server -name '*.cpp'))
 DISPATCH_SOURCES = $(sort $(shell find src/dispatch -name '*.cpp'))
 DELIVERY_SOURCES = $(sort $(shell find src/delivery -name '*.cpp'))
-OBJS = $(patsubst %.cpp,%.o,$(SERVER_SOURCES) $(DISPATCH_SOURCES) $(DELIVERY_SOURCES))
+# The library is the server side, the decisions, and of the delivery library what is called; DELIVERY_ARCHIVE has that.
+# KIT_ARCHIVE is the same without debugging information.
+OUTBOX_SOURCES = $(SERVER_SOURCES) $(DISPATCH_SOURCES) $(wildcard src/delivery/*.cpp)
+KIT_ARCHIVE = liboutbox_sink.a
+DELIVERY_ARCHIVE = src/delivery/delivery.a
+KIT_SOURCES = $(filter-out src/delivery/delivery.cpp src/delivery/manual.cpp,$(DELIVERY_SOURCES))
+OBJS = $(patsubst %.cpp,%.o,$(filter-out $(KIT_SOURCES),$(OUTBOX_SOURCES)))
+
+# The kinds of sink that come with it, in libraries of their own beside it: sinks/kafka is outbox_kafka.so, and
+# outbox_kafka_messages.so for sessions, which need no client library (src/delivery/kind.h).
+OWN_KINDS = kafka webhook
+kafka_LIBRARIES = -lrdkafka -lcurl
+webhook_LIBRARIES = -lcurl
+OWN_KIND_SOURCES = $(sort $(wildcard $(OWN_KINDS:%=sinks/%/*.cpp)))
+OWN_KIND_FILES = $(foreach kind,$(OWN_KINDS),outbox_$(kind).so outbox_$(kind)_messages.so)
 SCRIPT_PARTS = $(sort $(wildcard src/extension/*.sql))
 
 REGRESS = $(patsubst sql/%.sql,%,$(sort $(wildcard sql/*.sql)))
@@ -19,12 +33,12 @@ REGRESS_OPTS = --encoding=UTF8 --outputdir=$(or $(REGRESS_OUTPUT),build/regress)
 ISOLATION = $(patsubst test/isolation/specs/%.spec,%,$(sort $(wildcard test/isolation/specs/*.spec)))
 ISOLATION_OPTS = --encoding=UTF8 --inputdir=test/isolation --outputdir=$(or $(ISOLATION_OUTPUT),build/isolation)
 
-EXTRA_CLEAN = $(patsubst %.cpp,%.d,$(SERVER_SOURCES) $(DISPATCH_SOURCES) $(DELIVERY_SOURCES)) outbox.so liboutbox_sink.a
+COMPILED = $(SERVER_SOURCES) $(DISPATCH_SOURCES) $(DELIVERY_SOURCES) $(OWN_KIND_SOURCES)
+EXTRA_CLEAN = $(COMPILED:.cpp=.d) $(COMPILED:.cpp=.o) outbox.so $(KIT_ARCHIVE) $(DELIVERY_ARCHIVE) $(OWN_KIND_FILES) $(OWN_KINDS:%=sinks/%/kind.a) src/kit/kind_module.o
 
 # The loadable module is C++: no LLVM bitcode, and only the entry points that PostgreSQL looks up are visible.
 override with_llvm = no
-SHLIB_LINK = -lrdkafka -lcurl -lssl -lcrypto -lstdc++ -lpthread -Wl,--version-script=src/server/exports.map -Wl,--no-undefined -Wl,--unresolved-symbols=ignore-all -Wl,-soname,outbox.so \
-  -Wl,-Bsymbolic
+SHLIB_LINK = $(DELIVERY_ARCHIVE) -lssl -lcrypto -lstdc++ -lpthread -Wl,--version-script=src/server/exports.map -Wl,-soname,outbox.so -Wl,-Bsymbolic
 
 PG_CONFIG ?= pg_config
 ifneq ($(shell command -v $(PG_CONFIG)),)
@@ -67,7 +81,36 @@ src/dispatch/%.o: src/dispatch/%.cpp
 	$(CXX) $(OUTBOX_CXXFLAGS) $(NO_ASSERTS) -c -o $@ $<
 src/delivery/%.o: src/delivery/%.cpp
 	$(CXX) $(OUTBOX_CXXFLAGS) $(NO_ASSERTS) -c -o $@ $<
--include $(OBJS:.o=.d)
+$(OWN_KIND_SOURCES:.cpp=.o): %.o: %.cpp
+	$(CXX) $(OUTBOX_CXXFLAGS) $(NO_ASSERTS) -c -o $@ $<
+-include $(COMPILED:.cpp=.d)
+
+$(DELIVERY_ARCHIVE): $(KIT_SOURCES:.cpp=.o)
+	rm -f $@ && $(AR) $(AROPT) $@ $^
+$(KIT_ARCHIVE): $(DELIVERY_ARCHIVE)
+	cp $< $@ && strip --strip-debug $@
+outbox.so: $(DELIVERY_ARCHIVE)
+
+.SECONDEXPANSION:
+# From the archives comes what the library's own file needs, so that of messages has no client library.
+all: $(OWN_KIND_FILES)
+src/kit/kind_module.o: src/kit/kind_module.c src/delivery/kind.h outbox.control
+	$(CC) $(CFLAGS) $(CFLAGS_SL) $(CPPFLAGS) -Isrc -DOUTBOX_KIND_VERSION='"$(OUTBOX_VERSION)"' -c -o $@ $<
+$(OWN_KINDS:%=sinks/%/kind.a): sinks/%/kind.a: $(OWN_KIND_SOURCES:.cpp=.o)
+	rm -f $@ && $(AR) $(AROPT) $@ $(filter-out sinks/$*/outbox_% sinks/$*/trusted_%,$(filter sinks/$*/%,$^))
+link_kind = $(CC) $(CFLAGS) $(filter %.o,$^) $(filter %.a,$^) $(LDFLAGS) $(LDFLAGS_SL) -shared -o $@ $(1) -lssl -lcrypto -lstdc++ -lpthread \
+  -Wl,--version-script=src/kit/exports.map -Wl,-soname,$@ -Wl,-Bsymbolic -Wl,--as-needed
+$(OWN_KINDS:%=outbox_%.so): outbox_%.so: sinks/$$*/outbox_$$*.o src/kit/kind_module.o sinks/$$*/kind.a $(DELIVERY_ARCHIVE)
+	$(call link_kind,$($*_LIBRARIES))
+$(OWN_KINDS:%=outbox_%_messages.so): outbox_%_messages.so: sinks/$$*/outbox_$$*_messages.o src/kit/kind_module.o sinks/$$*/kind.a $(DELIVERY_ARCHIVE)
+	$(call link_kind)
+outbox_webhook_messages.so: sinks/webhook/trusted_url_parts.o
+install: install-kinds
+install-kinds: $(OWN_KIND_FILES)
+	$(INSTALL_SHLIB) $(OWN_KIND_FILES) '$(DESTDIR)$(pkglibdir)/'
+uninstall: uninstall-kinds
+uninstall-kinds:
+	rm -f $(OWN_KIND_FILES:%='$(DESTDIR)$(pkglibdir)/%')
 src/server/base/library_version.o: outbox.control
 
 # Not to be run by hand: psql leaves at the first line. A script that was begun and not finished is not left behind.
@@ -78,7 +121,6 @@ make_script = { printf '\\echo Use "%s" to load this file. \\quit\n' '$(1)'; \
   sed -e 's/@VERSION@/$(OUTBOX_VERSION)/g' -e "s/@READS_BY_INDEX@/`$(reads_by_index)`/" $(filter %.sql,$^); } > $@.part && mv $@.part $@
 outbox--$(OUTBOX_VERSION).sql: $(SCRIPT_PARTS) $(PLANS)
 	@$(call make_script,CREATE EXTENSION outbox)
-.SECONDEXPANSION:
 $(UPGRADES:%=outbox--%.sql): outbox--%.sql: src/extension/upgrade/$$*/before.sql $(SCRIPT_PARTS) src/extension/upgrade/$$*/after.sql $(PLANS)
 	@$(call make_script,ALTER EXTENSION outbox UPDATE)
 
@@ -94,13 +136,10 @@ outbox_inbox.sql: $(INBOX_PARTS)
 
 # For kinds of sink in libraries of their own (docs/new-sink.md): the delivery library without its sinks as headers and a static archive, a
 # Makefile, and the program outbox-sink-test, which is left out where only src was copied to.
-KIT = src/kit/kind.mk src/kit/kind_module.c src/kit/exports.map $(sort $(shell find src/delivery -name '*.h' -not -path '*/sinks/*'))
+KIT = src/kit/kind.mk src/kit/kind_module.c src/kit/exports.map $(sort $(shell find src/delivery -name '*.h'))
 KIT_TEST = $(wildcard test/sink/*.py $(addprefix test/chaos/,checker.py history.py plan.py writers.py schema.sql))
 KIT_PROGRAM = $(wildcard test/sink/outbox-sink-test)
-KIT_ARCHIVE = liboutbox_sink.a
 all: $(KIT_ARCHIVE)
-$(KIT_ARCHIVE): $(patsubst %.cpp,%.o,$(filter-out src/delivery/delivery.cpp src/delivery/sinks/%,$(DELIVERY_SOURCES)))
-	rm -f $@ && $(AR) $(AROPT) $@ $^ && strip --strip-debug $@
 KIT_FOLDER = $(DESTDIR)$(includedir_server)/extension/outbox
 kit_place = $(patsubst kit/%,%,$(1:src/%=%))
 install: install-kit
@@ -133,7 +172,7 @@ version:
 	@echo $(OUTBOX_VERSION)
 
 # What one runs: "name: ## text" or "## name: text" below a heading "##@" is a line of make help.
-.PHONY: help sinks scripts version kit install-kit uninstall-kit
+.PHONY: help sinks scripts version kit install-kit uninstall-kit install-kinds uninstall-kinds
 help:
 	@sed -nE -e 's/^##@ /\n/p' -e 's/^## ([a-z-]+): /  make \1\t/p' -e 's/^([a-z-]+):.* ## /  make \1\t/p' Makefile | expand -t 24
 

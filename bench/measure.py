@@ -148,6 +148,6 @@ def kafka_version() -> str:
 def describe_versions(stage: Stage) -> dict:
     with stage.database("versions") as db:
         server = db.value("SELECT current_setting('server_version')")
-        libraries = db.value("SELECT libraries FROM outbox.library()")
+        libraries = db.libraries()
     return {"postgresql": server, "libraries": libraries, "kafka": kafka_version(),
             "consumer": f"librdkafka {confluent_kafka.libversion()[0]}", "commit": describe_commit()}

@@ -7,6 +7,8 @@ RUN apt-get update && apt-get install -y --no-install-recommends \
     g++ libcurl4-openssl-dev librdkafka-dev libssl-dev make nlohmann-json3-dev postgresql-server-dev-${PG_MAJOR}
 COPY Makefile outbox.control /outbox/
 COPY src /outbox/src
+COPY sinks/kafka /outbox/sinks/kafka
+COPY sinks/webhook /outbox/sinks/webhook
 RUN make -C /outbox clean && make -C /outbox -j$(nproc) && make -C /outbox install DESTDIR=/installed && \
     find /installed -name '*.so' -exec strip --strip-unneeded {} +
 

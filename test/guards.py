@@ -49,7 +49,7 @@ CHAOS: Guards = {
     "a routing that failed": ("server/claim/unrouted.cpp", "i < n; i++) {\n    WorkerSink *sink", "i < n && !failed; i++) {\n    WorkerSink *sink"),
     "a day that is detached": ("dispatch/sent_day.h", "void begin() noexcept { looked_at_ = INT_MIN; }", "void begin() noexcept {}"),
     "a recording that is refused": ("dispatch/recording.cpp", "  apart_ = true;\n  if (!sink_)", "  if (!sink_)"),
-    "the same headers": ("delivery/sinks/kafka/kafka_record.cpp", "  format_->write(event, record);\n", """  format_->write(event, record);
+    "the same headers": ("../sinks/kafka/kafka_record.cpp", "  format_->write(event, record);\n", """  format_->write(event, record);
   std::string &at = record.text();
   at = std::to_string(std::chrono::system_clock::now().time_since_epoch().count());
   record.headers.push_back({{"at", 2}, as_text(at), false});

@@ -33,6 +33,7 @@ public:
   std::vector<Advice> advise(const SinkConfig &config, const Options &server, const Options *mapping) const override {
     return advise_aws(static_cast<const AwsConfig &>(config), server, mapping);
   }
+  void client_library(ob_client_library &out) const override { describe_libcurl(out); }
   KindDefaults defaults(const Options &server) const override {
     return {
         .max_attempts = 10, .retry = "exponential 100ms..5min", .longest_answer = HttpPeer::longest_answer(server)};

@@ -246,8 +246,8 @@ Target Target::parse(const Options &server) {
     throw_bad_value(ENDPOINT, *endpoint, "An http URL sends events unencrypted.",
                     "Use https, or let a superuser set the option allow_http to 'true'.");
   UrlParts parts(target.url);
-  std::string port = parts.get(CURLUPART_PORT, CURLU_NO_DEFAULT_PORT);
-  target.host = parts.host() + (port.empty() ? "" : ":" + port);
+  const std::string port = parts.unusual_port();
+  target.host = parts.host + (port.empty() ? "" : ":" + port);
   return target;
 }
 

@@ -43,6 +43,7 @@ public:
            true});
     return found;
   }
+  void client_library(ob_client_library &out) const override { describe_libcurl(out); }
   KindDefaults defaults(const Options &server) const override {
     KindDefaults defaults{10, "exponential 100ms..5min"};
     read_option(server, MAX_MESSAGE_BYTES, parse_max_message_bytes, defaults.largest_message);

@@ -1,12 +1,9 @@
 /*
  * delivery.cpp: finds the library that has a kind of sink, and runs one engine for each library whose sinks are open.
- * outbox's own kinds are a library as well.
+ * The kind "manual" is in this library.
  */
 #include "delivery/delivery.h"
 
-#include <curl/curl.h>
-#include <librdkafka/rdkafka.h>
-#include <openssl/crypto.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
@@ -25,7 +22,6 @@
 #include "delivery/options/guarded.h"
 #include "delivery/options/match.h"
 #include "delivery/options/retry.h"
-#include "delivery/sinks/kafka/kafka_library.h"
 
 using namespace outbox;
 
@@ -146,7 +142,7 @@ const ob_sink_kind *ob_kind(const char *kind) noexcept {
 
 bool ob_kind_register(const char *kind, const ob_sink_kind *library, int pg_version, ob_error *error) noexcept {
   return guarded(error, false, [&] {
-    if (ob_kind_is_registered(kind))
+    if (library && find_library(kind) == library)
       return true;
     check_kind_fits(kind, library, pg_version);
     auto *added = new Registered{library, registered};
@@ -165,6 +161,11 @@ void ob_kind_unavailable(const char *kind, const ob_error *why) noexcept {
 
 bool ob_kind_is_registered(const char *kind) noexcept {
   return find_library(kind) || SinkKind::find(kind);
+}
+
+bool ob_kind_is_whole(const char *kind) noexcept {
+  const ob_sink_kind *found = find_library(kind);
+  return found ? !found->messages_only : SinkKind::find(kind) != nullptr;
 }
 
 /* Keeps the value for libraries that are registered later, and tells all. */
@@ -278,18 +279,4 @@ const char *ob_reason_name(ob_reason reason) noexcept {
       "rate_limited", "too_large", "topic",      "broker", "blocked", "invalid", "duplicate", "other"};
 
   return names[reason];
-}
-
-const char *ob_library_versions(void) noexcept {
-  static const std::string *const versions = guarded(nullptr, static_cast<std::string *>(nullptr), [] {
-    return new std::string("librdkafka " + std::string(rd_kafka_version_str()) + ", libcurl " +
-                           curl_version_info(CURLVERSION_NOW)->version + ", OpenSSL " +
-                           OpenSSL_version(OPENSSL_VERSION_STRING));
-  });
-  return versions ? versions->c_str() : "";
-}
-
-ob_library_fitness ob_check_librdkafka(ob_error *advice) noexcept {
-  return guarded(nullptr, OB_LIBRARY_FIT,
-                 [&] { return check_librdkafka(rd_kafka_version(), rd_kafka_version_str(), *advice); });
 }

@@ -19,11 +19,14 @@ extern "C" {
  * fail and say why. Any thread. */
 const ob_sink_kind *ob_kind(const char *kind) noexcept;
 /* Registers a kind from a library of its own (kind.h) if it fits this outbox and this PG_VERSION_NUM. Returns false
- * with *error filled otherwise; nothing of the library is called then. Once registered, a kind stays. Main thread. */
+ * with *error filled otherwise; nothing of the library is called then. Once registered, a library stays; a later one
+ * of the same kind takes its place for what is made from then on. Main thread. */
 bool ob_kind_register(const char *kind, const ob_sink_kind *library, int pg_version, ob_error *error) noexcept;
 /* From now on each function that is given this kind fails with *why. Main thread. */
 void ob_kind_unavailable(const char *kind, const ob_error *why) noexcept;
 bool ob_kind_is_registered(const char *kind) noexcept;
+/* Is all of the kind there, and not only what makes messages? */
+bool ob_kind_is_whole(const char *kind) noexcept;
 
 /* For configure() of every kind, also of one that is registered later. Main thread. */
 void ob_set_database(const char *name) noexcept;
@@ -70,17 +73,6 @@ bool ob_check_networks(const char *list, ob_error *error) noexcept;
 
 /* The reason as a label of a metric: "http_5xx". Static string. */
 const char *ob_reason_name(ob_reason reason) noexcept;
-
-/* "librdkafka 2.0.2, libcurl 7.88.1, OpenSSL 3.0.15": for outbox.doctor() and bug reports. Static string. */
-const char *ob_library_versions(void) noexcept;
-
-typedef enum ob_library_fitness {
-  OB_LIBRARY_FIT,
-  OB_LIBRARY_DEFECTIVE, /* sinks run, but the version has a defect that outbox cannot work around */
-  OB_LIBRARY_TOO_OLD    /* no Kafka sink opens */
-} ob_library_fitness;
-/* Checks the librdkafka that is loaded. *advice describes the problem, or for a fit version a recommendation. */
-ob_library_fitness ob_check_librdkafka(ob_error *advice) noexcept;
 }
 
 /* Frees what a kind has made, if there is something. */

@@ -2,7 +2,11 @@
  * kind.h: the border between outbox and a kind of sink in a library of its own. The library gives one struct of
  * functions, ob_sink_kind, by the function that has the name OB_KIND_INIT, and outbox calls nothing else of it. Only
  * C types cross. So both sides may be built by different compilers and from different versions of the C++ classes
- * behind the functions. outbox's own kinds have a struct as well.
+ * behind the functions. The kind "manual", which is in outbox itself, has a struct as well.
+ *
+ * A library outbox_KIND may have a second one beside it, outbox_KIND_messages (`messages_only`), which a session
+ * loads that only checks or shows events. It links no client library, whose loading would cost each session
+ * milliseconds.
  *
  * Outbox hands over no struct of callbacks (log, complete, wake, mask secrets, judge an address, send by HTTP). A
  * library's state is its own: outbox takes what the library has (an engine's descriptor, collect, next_log) and tells
@@ -30,7 +34,7 @@ extern "C" {
 #endif
 
 /* The interface is this file. Its number is raised by each change after which a kind must be compiled anew. */
-enum { OB_KIND_MAGIC = 0x6f627831, OB_KIND_INTERFACE = 11 };
+enum { OB_KIND_MAGIC = 0x6f627831, OB_KIND_INTERFACE = 12 };
 
 /* ---- plain data ------------------------------------------------------------------------------------------- */
 
@@ -269,6 +273,18 @@ typedef struct ob_log_line {
   char text[1024];
 } ob_log_line;
 
+typedef enum ob_fitness {
+  OB_FIT,
+  OB_DEFECTIVE, /* sinks run, but the version has a defect that outbox cannot work around */
+  OB_TOO_OLD    /* no sink opens */
+} ob_fitness;
+/* The client library that the kind has loaded. */
+typedef struct ob_client_library {
+  char versions[128]; /* "libcurl 7.88.1, OpenSSL 3.0.15"; empty: the kind does not tell */
+  ob_fitness fitness;
+  ob_error advice; /* describes the problem, or for a fit version a recommendation; its message may be empty */
+} ob_client_library;
+
 /* ---- handles ---------------------------------------------------------------------------------------------- */
 
 /* A library makes these, and its functions take them. `release` frees a checker, a preview or a probe, and is called
@@ -309,20 +325,25 @@ typedef struct ob_probe {
 
 /* ---- the functions ---------------------------------------------------------------------------------------- */
 
-/* A function that fails fills *error, which may be NULL. `kind` is the name of the kind of sink: outbox's own kinds
- * share a struct. */
+/* A function that fails fills *error, which may be NULL. `kind` is the name of the kind of sink, which is also that
+ * of a kind that is not available. */
 struct ob_sink_kind {
   uint32_t magic; /* OB_KIND_MAGIC */
   uint32_t size;  /* sizeof(ob_sink_kind) */
   uint32_t interface;
   int pg_version;      /* PG_VERSION_NUM of the server's headers */
-  const char *name;    /* "rabbitmq"; NULL for outbox's own kinds */
+  const char *name;    /* "rabbitmq"; NULL for the kind in outbox itself */
   const char *version; /* of the kind's extension, for messages */
+  /* No engine can be opened, and check_options(), option_names() without OB_TARGET and advise() are not complete. */
+  bool messages_only;
 
   /* The database of this process, which is the value of ${database}, and the setting outbox.allow_networks: the
    * networks that every sink may reach, in addition to those of its own option; an invalid or empty list allows
    * nothing. Called before options are parsed, and again when one changes; both are copied. */
   void (*configure)(const char *database, const char *networks) OB_NOEXCEPT;
+
+  /* For outbox.doctor() and bug reports. */
+  void (*client_library)(ob_client_library *out) OB_NOEXCEPT;
 
   /* ---- options: pure functions; any thread, any process, no state ---- */
 

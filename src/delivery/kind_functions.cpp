@@ -82,6 +82,14 @@ void configure(const char *database, const char *networks) noexcept {
   set_networks(networks);
 }
 
+void client_library(ob_client_library *out) noexcept {
+  *out = {};
+  guard([&] {
+    if (const SinkKind *kind = this_library.name ? SinkKind::find(this_library.name) : nullptr)
+      kind->client_library(*out);
+  });
+}
+
 /* ---- options ---- */
 
 bool check_options(const char *kind, ob_scope scope, const ob_sink_options *given, bool superuser,
@@ -378,7 +386,9 @@ ob_sink_kind this_library = {
     .pg_version = 0,
     .name = nullptr,
     .version = "",
+    .messages_only = false,
     .configure = configure,
+    .client_library = client_library,
     .check_options = check_options,
     .common_options = common_options,
     .option_names = option_names,
@@ -407,8 +417,10 @@ const ob_sink_kind *outbox::kinds_of_this_library() noexcept {
   return &this_library;
 }
 
-const ob_sink_kind *outbox::name_this_library(const SinkKind &kind, const char *version, int pg_version) noexcept {
+const ob_sink_kind *outbox::name_this_library(const SinkKind &kind, const char *version, int pg_version,
+                                              bool messages_only) noexcept {
   this_library.name = kind.name();
+  this_library.messages_only = messages_only;
   this_library.version = version;
   this_library.pg_version = pg_version;
   return &this_library;

@@ -1,16 +1,16 @@
 -- A sink is a foreign server of one of these wrappers. They have no handler: the worker delivers to them, and no
--- query reads through them. One C function validates every kind, which it knows by the validator's name,
--- <kind>_validator.
+-- query reads through them. Each kind of sink has a library of its own, with its validator, <kind>_validator; the
+-- kind manual, whose events no worker sends, is in the library of outbox itself.
 
 CREATE OR REPLACE FUNCTION outbox_internal.kafka_validator(options text[], catalog oid) RETURNS void
 LANGUAGE c STRICT SET search_path = pg_catalog, pg_temp
-AS 'MODULE_PATHNAME', 'outbox_validator';
+AS '$libdir/outbox_kafka', 'outbox_kind_validator';
 COMMENT ON FUNCTION outbox_internal.kafka_validator(text[], oid) IS
   'Checks the options of servers and user mappings of outbox_kafka when the DDL runs.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.webhook_validator(options text[], catalog oid) RETURNS void
 LANGUAGE c STRICT SET search_path = pg_catalog, pg_temp
-AS 'MODULE_PATHNAME', 'outbox_validator';
+AS '$libdir/outbox_webhook', 'outbox_kind_validator';
 COMMENT ON FUNCTION outbox_internal.webhook_validator(text[], oid) IS
   'Checks the options of servers and user mappings of outbox_webhook when the DDL runs.';
 

@@ -42,21 +42,13 @@ COMMENT ON FUNCTION outbox_internal.worker_slots() IS
 
 CREATE OR REPLACE FUNCTION outbox.library(
   OUT version text, OUT preloaded boolean, OUT launcher_pid integer, OUT out_of_slots boolean, OUT origin bigint,
-  OUT longest_retention interval, OUT libraries text, OUT idle boolean) RETURNS record
+  OUT longest_retention interval, OUT idle boolean) RETURNS record
 LANGUAGE c VOLATILE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_library';
 COMMENT ON FUNCTION outbox.library() IS
   'The state of the loaded library: its version, whether it was preloaded, the launcher, this database''s origin, '
-  'the longest retention of any sink, the versions of librdkafka, libcurl and OpenSSL, and whether this database is '
-  'idle: it needs no worker until an event is committed or due (outbox.worker_idle_timeout).';
-
-CREATE OR REPLACE FUNCTION outbox_internal.kafka_library(OUT status text, OUT detail text, OUT hint text)
-RETURNS record
-LANGUAGE c VOLATILE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
-AS 'MODULE_PATHNAME', 'outbox_kafka_library';
-COMMENT ON FUNCTION outbox_internal.kafka_library() IS
-  'Part of outbox.doctor(): whether the loaded librdkafka is suitable: ok, warning for a version with a defect, '
-  'error for one that is too old.';
+  'the longest retention of any sink, and whether this database is idle: it needs no worker until an event is '
+  'committed or due (outbox.worker_idle_timeout).';
 
 CREATE OR REPLACE VIEW outbox.workers AS
   SELECT d.datname AS database, w.pid, w.worker, w.workers, w.shards, w.state, w.started_at, w.last_loop_at, w.memory
@@ -102,6 +94,15 @@ AS 'MODULE_PATHNAME', 'outbox_mapping_options';
 COMMENT ON FUNCTION outbox_internal.mapping_options(oid) IS
   'The names of the options of PUBLIC''s user mapping, for all who see outbox.sinks: also for an owner of the '
   'extension who may not read pg_user_mapping; NULL without a mapping.';
+
+CREATE OR REPLACE FUNCTION outbox_internal.client_library(
+  wrapper oid, OUT versions text, OUT status text, OUT detail text, OUT hint text) RETURNS record
+LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'outbox_client_library';
+COMMENT ON FUNCTION outbox_internal.client_library(oid) IS
+  'Part of outbox.doctor(): the versions of the client library that a kind of sink loads, and whether it is '
+  'suitable: ok, warning for a version with a defect, error for one that is too old. NULL where the kind does not '
+  'tell.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.target_options(wrapper oid) RETURNS text[]
 LANGUAGE c STABLE STRICT PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp

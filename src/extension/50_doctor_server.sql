@@ -86,11 +86,9 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
   lib record;
-  kafka record;
   installed text := (SELECT e.extversion FROM pg_extension AS e WHERE e.extname = 'outbox');
 BEGIN
   SELECT * INTO lib FROM outbox.library();
-  SELECT * INTO kafka FROM outbox_internal.kafka_library();
 
   "check" := 'preload'; status := 'ok'; detail := 'The library was loaded at server start.';
   IF NOT lib.preloaded AND outbox_internal.needs_no_worker() THEN
@@ -109,7 +107,10 @@ BEGIN
   RETURN NEXT;
 
   "check" := 'version'; status := 'ok'; hint := NULL;
-  detail := format('Extension %s, library %s; %s.', installed, lib.version, lib.libraries);
+  detail := format('Extension %s, library %s%s.', installed, lib.version,
+                   (SELECT '; ' || string_agg(c.versions, ', ' ORDER BY w.kind)
+                    FROM outbox_internal.wrappers AS w, LATERAL outbox_internal.client_library(w.oid) AS c
+                    WHERE c.versions IS NOT NULL));
   IF installed <> lib.version THEN
     status := 'error';
     detail := format('The extension is %s and the library that the server has loaded is %s: events wait.',
@@ -123,8 +124,13 @@ BEGIN
   END IF;
   RETURN NEXT;
 
-  "check" := 'librdkafka'; status := kafka.status; detail := kafka.detail; hint := '-- ' || kafka.hint;
-  RETURN NEXT;
+  FOR "check", status, detail, hint IN
+    SELECT split_part(c.versions, ' ', 1), c.status, c.detail, '-- ' || c.hint
+    FROM outbox_internal.wrappers AS w, LATERAL outbox_internal.client_library(w.oid) AS c
+    WHERE c.status IS NOT NULL ORDER BY w.kind
+  LOOP
+    RETURN NEXT;
+  END LOOP;
 END
 $$;
 COMMENT ON FUNCTION outbox_internal.doctor_library(interval) IS 'Part of outbox.doctor(): preload and versions.';

@@ -68,14 +68,12 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 @READS_BY_INDEX@
 AS $$
 DECLARE
-  kafka record;
   s record;
   advice record;
   stuck boolean; -- events are due, and none moves
   pace record; -- how fast it delivers
   probe text; -- the statement that shows a failure; an endpoint answers only to a request
 BEGIN
-  SELECT * INTO kafka FROM outbox_internal.kafka_library();
   FOR s IN
     SELECT v.*, f.oid AS server, f.srvoptions,
            u.n AS unrecorded, u.since AS unrecorded_since, u.error AS record_error,
@@ -87,6 +85,9 @@ BEGIN
              f.oid, coalesce((SELECT o.option_value::boolean FROM pg_options_to_table(f.srvoptions) AS o
                               WHERE o.option_name = 'ordered'), true)) AS leased_until,
            outbox_internal.mapping_options(f.oid) AS mapping,
+           CASE WHEN v.state = 'misconfigured'
+                THEN (SELECT c.hint FROM outbox_internal.client_library(f.srvfdw) AS c WHERE c.status = 'error')
+           END AS unfit,
            e.failures AS duplicates
     FROM outbox.sinks AS v
     JOIN pg_foreign_server AS f ON f.srvname = v.name
@@ -157,7 +158,7 @@ BEGIN
       status := 'error';
       detail := format('%s is %s: %s', s.target, s.state, coalesce(s.last_error, 'no error is known'));
       hint := CASE
-        WHEN s.state = 'misconfigured' AND s.kind = 'kafka' AND kafka.status = 'error' THEN '-- ' || kafka.hint
+        WHEN s.state = 'misconfigured' AND s.unfit IS NOT NULL THEN '-- ' || s.unfit
         WHEN s.kind = 'kafka' AND s.last_error LIKE '%SASL authentication failed%'
              AND 'sasl_password' = ANY (s.mapping) THEN
           outbox_internal.doctor_comment(format(

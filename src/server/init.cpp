@@ -8,16 +8,6 @@
 #include "server/shmem/shared_state.h"
 #include "server/shmem/wake.h"
 
-/* Warns once, at the server's start: with an unfit librdkafka, Kafka sinks do not open. */
-static void check_librdkafka(void) {
-  ob_error advice;
-
-  memset(&advice, 0, sizeof(advice));
-  if (ob_check_librdkafka(&advice) != OB_LIBRARY_FIT)
-    ereport(WARNING,
-            (errmsg("outbox: %s", advice.message), errdetail("%s", advice.detail), errhint("%s", advice.hint)));
-}
-
 extern "C" {
 PG_MODULE_MAGIC;
 
@@ -32,7 +22,6 @@ void _PG_init(void) {
   wrappers_init();
   if (!process_shared_preload_libraries_in_progress)
     return;
-  check_librdkafka();
   shared_state_request();
   database_ddl_init();
   prepared_init();

@@ -87,7 +87,7 @@ const Scenario options_scenario("options", [] {
   under_test([] {
     ob_set_networks("10.0.0.0/8, 192.168.0.0/16");
     ob_set_networks(nullptr);
-    return ob_library_versions();
+    return true;
   });
 });
 

@@ -7,7 +7,7 @@ import psycopg
 from outbox_rig.paths import ROOT
 
 PAGE = ROOT / "docs/kafka-reference.md"
-CODE = ROOT / "src/delivery/sinks/kafka"
+CODE = ROOT / "sinks/kafka"
 BEGIN, END = "<!-- made by make docs -->\n", "<!-- end -->\n"
 
 

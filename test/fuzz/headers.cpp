@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "delivery/options/headers.h"
-#include "delivery/sinks/webhook/webhook_forward.h"
+#include "sinks/webhook/webhook_forward.h"
 #include "delivery/http/http_headers.h"
 
 using namespace outbox;

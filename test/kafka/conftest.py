@@ -31,4 +31,4 @@ def debezium(rig, kafka):
 @pytest.fixture
 def librdkafka(db):
     """The version that the server has loaded: (2, 0, 2)."""
-    return tuple(map(int, re.search(r"librdkafka (\d+)\.(\d+)\.(\d+)", db.value("SELECT libraries FROM outbox.library()")).groups()))
+    return tuple(map(int, re.search(r"librdkafka (\d+)\.(\d+)\.(\d+)", db.libraries()).groups()))

@@ -62,7 +62,8 @@ def test(name: str) -> subprocess.CompletedProcess:
 def forget(path: Path) -> None:
     """rsync gives the file its old date: make would take the object for new."""
     path.with_suffix(".o").unlink(missing_ok=True)
-    (ROOT / "outbox.so").unlink(missing_ok=True)
+    for library in ROOT.glob("outbox*.so"):
+        library.unlink()
 
 
 def main() -> int:

@@ -229,7 +229,7 @@ def wrong_field(change: str) -> tuple[str, str]:
     """Instead of OUTBOX_SINK_KIND(): the struct with one wrong field."""
     return "OUTBOX_SINK_KIND(outbox::FileKind)", f"""extern "C" const ob_sink_kind *outbox_make_sink_kind(const char *version, int pg_version) noexcept {{
   static const auto &kind = *new outbox::FileKind;
-  static ob_sink_kind made = *outbox::name_this_library(kind, version, pg_version);
+  static ob_sink_kind made = *outbox::name_this_library(kind, version, pg_version, false);
   {change};
   return &made;
 }}"""
@@ -268,6 +268,8 @@ def test_only_c_crosses_the_border(tree, installation):
     for built in (pkglibdir / "liboutbox_sink.a", tree / "file.o"):
         listed = subprocess.run(["nm", built], capture_output=True, text=True, check=True).stdout
         assert " T " in listed and re.findall(r"^[0-9a-f]+ u .*$", listed, re.MULTILINE) == [], built
+    for part in ("kafka", "kafka_messages", "webhook", "webhook_messages"):
+        only_c_crosses_the_border_of(pkglibdir / f"outbox_{part}.so")
     exported, undefined = symbols(pkglibdir / "outbox.so")
     assert exported and not [symbol for symbol in exported if not re.fullmatch(r"T [A-Za-z]\w*|T _PG_\w+", symbol)]
     assert undefined and not any("6outbox" in name for name in undefined)

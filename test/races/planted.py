@@ -28,7 +28,7 @@ def race(function: str) -> str:
 
 PLANTED = {
     "librdkafka's callback and our thread": Error(
-        "src/delivery/sinks/kafka/kafka_producer.cpp", "  std::lock_guard lock(endings_mutex_);\n  try {", "  try {",
+        "sinks/kafka/kafka_producer.cpp", "  std::lock_guard lock(endings_mutex_);\n  try {", "  try {",
         race("KafkaProducer::(add_ending|ended)"), "KafkaTest.ManyEventsKeepTheOrderOfTheirKeys"),
     "HTTP thread and submit()": Error(
         "src/delivery/http/http_loop.cpp", "    std::lock_guard lock(mutex_);\n    tasks_.push_back", "    tasks_.push_back",

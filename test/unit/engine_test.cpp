@@ -489,10 +489,13 @@ TEST_F(EngineTest, ACheckerJudgesWithoutASink) {
   EXPECT_EQ(border::checker_open("memory", bad, nullptr, &error), nullptr);
 }
 
-TEST(Engine, NamesItsLibraries) {
-  std::string versions = ob_library_versions();
-  for (const char *part : {"librdkafka ", ", libcurl ", ", OpenSSL 3."})
+TEST(Engine, NamesTheLibrariesOfHttp) {
+  ob_client_library loaded{};
+  outbox::SinkKind::find("webhook")->client_library(loaded);
+  const std::string versions = loaded.versions;
+  for (const char *part : {"libcurl ", ", OpenSSL 3."})
     EXPECT_NE(versions.find(part), std::string::npos) << versions;
+  EXPECT_EQ(loaded.fitness, OB_FIT);
 }
 
 TEST(Engine, ItsThreadsHaveEverySignalBlocked) {

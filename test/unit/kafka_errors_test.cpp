@@ -7,9 +7,9 @@
 
 #include "delivery/base/clean_text.h"
 #include "delivery/base/secret_mask.h"
-#include "delivery/sinks/kafka/kafka_errors.h"
+#include "sinks/kafka/kafka_errors.h"
 
-#include "delivery/sinks/kafka/kafka_diagnosis.h"
+#include "sinks/kafka/kafka_diagnosis.h"
 
 using namespace outbox;
 

@@ -1,5 +1,5 @@
 /* Kafka probes: librdkafka's mock cluster, sockets that misbehave, and the texts for users. */
-#include "delivery/sinks/kafka/kafka_client.h"
+#include "sinks/kafka/kafka_client.h"
 #include "fault_server.h"
 #include "kafka_broker.h"
 #include "probe_door.h"

@@ -1,5 +1,5 @@
 /* The producer stops at a failure; tested with librdkafka's mock cluster. */
-#include "delivery/sinks/kafka/kafka_slots.h"
+#include "sinks/kafka/kafka_slots.h"
 
 #include <gtest/gtest.h>
 #include <sys/eventfd.h>

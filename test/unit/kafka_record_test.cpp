@@ -1,9 +1,10 @@
 /* The record of an event: topic, partition, key, value, headers and timestamp with each option. Pure functions. */
-#include "delivery/sinks/kafka/kafka_record.h"
+#include "sinks/kafka/kafka_record.h"
 
 #include <gtest/gtest.h>
 
 #include "delivery/base/uuid.h"
+#include "sinks/kafka/kafka_config.h"
 #include "bad_input.h"
 #include "door.h"
 
@@ -389,6 +390,20 @@ TEST_F(KafkaRecord, TheCheckCountsWhatCannotBeLess) {
 TEST(Uuid, LowerCaseWithHyphens) {
   door::Event event;
   EXPECT_EQ(uuid_text(event.raw().id), door::event_id);
+}
+
+/* What a session checks without librdkafka is what the worker sends with it. */
+TEST(KafkaMessages, HaveTheSizeThatLibrdkafkaTakes) {
+  for (const char *bytes : {"", "1000", "0x100000", "1000000000"}) {
+    Options server{{"bootstrap_servers", "localhost"}};
+    if (*bytes)
+      server["message_max_bytes"] = bytes;
+    const KafkaConfig config(server, nullptr);
+    char text[32];
+    size_t size = sizeof text;
+    ASSERT_EQ(rd_kafka_conf_get(config.conf().get(), "message.max.bytes", text, &size), RD_KAFKA_CONF_OK);
+    EXPECT_EQ(KafkaMessages(server).max_message_bytes(), std::stoul(text)) << bytes;
+  }
 }
 
 }  // namespace

@@ -1,12 +1,12 @@
 /* Tokens of SASL/OAUTHBEARER: their options, what is fetched, and how librdkafka is told. */
-#include "delivery/sinks/kafka/kafka_token.h"
+#include "sinks/kafka/kafka_token.h"
 
 #include <algorithm>
 
 #include <gtest/gtest.h>
 
 #include "delivery/base/base64.h"
-#include "delivery/sinks/kafka/kafka_config.h"
+#include "sinks/kafka/kafka_config.h"
 #include "bad_input.h"
 #include "door.h"
 #include "fault_server.h"

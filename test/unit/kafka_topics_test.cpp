@@ -6,7 +6,7 @@
 #include <set>
 #include <vector>
 
-#include "delivery/sinks/kafka/kafka_topics.h"
+#include "sinks/kafka/kafka_topics.h"
 
 using namespace outbox;
 using namespace std::chrono_literals;
@@ -140,7 +140,7 @@ TEST(KafkaTopics, ACarefulTopicThatDoesNotAnswerIsDeferred) {
   topics.refused("a", 2, now);
   ASSERT_EQ(topics.ask(*topics.find("a"), now), Answer::Send);
   topics.submitted("a", 1, 300, now);
-  now += KafkaTopics::patience - 1ms;
+  now += KafkaTopics::longest_silence - 1ms;
   EXPECT_EQ(topics.ask(*topics.find("a"), now), Answer::Queue);
   now += 1ms;
   EXPECT_EQ(topics.ask(*topics.find("a"), now), Answer::Defer);

@@ -11,7 +11,7 @@
 #include "bad_input.h"
 #include "authority.h"
 #include "delivery/engine/opened_keys.h"
-#include "delivery/sinks/kafka/kafka_config.h"
+#include "sinks/kafka/kafka_config.h"
 #include "patience.h"
 
 using namespace outbox;

@@ -1,3 +1,4 @@
+#include "delivery/base/text_view.h"
 #include "delivery/formats/standard_webhooks.h"
 
 #include <gtest/gtest.h>
@@ -10,10 +11,6 @@
 using namespace outbox;
 
 namespace {
-
-ob_text as_text(std::string_view value) {
-  return {value.data(), value.size()};
-}
 
 ob_event make_event(std::string_view payload) {
   ob_event event{};

@@ -1,5 +1,5 @@
 /* Option body: JSON with variables, inside and outside of quotes. */
-#include "delivery/sinks/webhook/webhook_body.h"
+#include "sinks/webhook/webhook_body.h"
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>

@@ -4,7 +4,7 @@
 #include "webhook_fixture.h"
 
 #include "delivery/base/text.h"
-#include "delivery/sinks/webhook/webhook_config.h"
+#include "sinks/webhook/webhook_config.h"
 
 using namespace outbox;
 

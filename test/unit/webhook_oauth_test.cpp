@@ -1,7 +1,7 @@
 /* Webhooks with access tokens of a token endpoint, against a peer with real sockets. */
 #include <atomic>
 
-#include "delivery/sinks/webhook/webhook_config.h"
+#include "sinks/webhook/webhook_config.h"
 #include "bad_input.h"
 #include "webhook_fixture.h"
 #include "patience.h"

@@ -5,7 +5,7 @@
 
 #include "delivery/delivery.h"
 #include "delivery/options/retry.h"
-#include "delivery/sinks/webhook/webhook_config.h"
+#include "sinks/webhook/webhook_config.h"
 
 using namespace outbox;
 

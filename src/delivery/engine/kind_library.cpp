@@ -9,7 +9,8 @@ void check_kind_fits(const std::string &kind, const ob_sink_kind *library, int p
     return BadInput(OB_INTERNAL, {}, "the library of sink kind \"" + kind + "\" " + how, detail,
                     "Install the build of outbox_" + kind +
                         " for this outbox, and end the workers, which keep a loaded library: "
-                        "SELECT pg_terminate_backend(pid) FROM outbox.workers;");
+                        "SELECT pg_terminate_backend(pid) FROM outbox.workers; after an upgrade of outbox itself, "
+                        "restart the server.");
   };
 
   if (!library)

@@ -224,14 +224,17 @@ public:
    * that connects. */
   virtual std::shared_ptr<const SinkConfig> parse(const Options &server, const Options *mapping,
                                                   Owner owner = Owner::User) const = 0;
+  /* By default it throws: a kind of a library that only makes messages opens no sink. */
   virtual std::unique_ptr<Sink> open(const std::string &name, std::shared_ptr<const SinkConfig> config,
-                                     std::shared_ptr<Reporter> reporter) const = 0;
+                                     std::shared_ptr<Reporter> reporter) const;
   /* Tries the options as a sink would, on the probe's thread, without sending an event. Returns an object whose
    * destruction may take long; all steps are recorded before. A kind without a probe says so in a step. */
   virtual std::shared_ptr<void> probe(std::shared_ptr<const SinkConfig> config, Probe &probe) const;
   /* Whether probe() sends a test event when Probe::sends() asks for one. */
   virtual bool sends_test_event() const { return false; }
   virtual KindDefaults defaults(const Options &server) const = 0;
+  /* Describes the client library that the kind has loaded; `out` is zero before. */
+  virtual void client_library(ob_client_library & /*out*/) const {}
 
   static const SinkKind *find(std::string_view name);
   /* Why a kind whose library could not be loaded is not there; throws it. Returns if nothing is known of it. */

@@ -59,11 +59,17 @@ SecretMask SinkKind::secrets(const Options &mapping) const {
   return mask;
 }
 
-/* NOLINTNEXTLINE(performance-unnecessary-value-param): overriding kinds move it */
+/* NOLINTBEGIN(performance-unnecessary-value-param): overriding kinds move them */
+std::unique_ptr<Sink> SinkKind::open(const std::string &name, std::shared_ptr<const SinkConfig> /*config*/,
+                                     std::shared_ptr<Reporter> /*reporter*/) const {
+  throw BadInput(OB_INTERNAL, {}, "sink \"" + name + "\" cannot be opened by this library of its kind");
+}
+
 std::shared_ptr<void> SinkKind::probe(std::shared_ptr<const SinkConfig> /*config*/, Probe &probe) const {
   probe.passed("options", "the options are valid; this kind of sink cannot be probed without an event");
   return nullptr;
 }
+/* NOLINTEND(performance-unnecessary-value-param) */
 
 std::string SinkKind::names() {
   std::string list;

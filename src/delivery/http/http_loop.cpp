@@ -11,6 +11,7 @@
 #include <cassert>
 #include <cerrno>
 #include <chrono>
+#include <cstdio>
 #include <cstring>
 #include <stdexcept>
 #include <utility>
@@ -18,6 +19,7 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <openssl/crypto.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -42,6 +44,11 @@ void init_libcurl() {
   static const CURLcode ready = curl_global_init(CURL_GLOBAL_DEFAULT);
   if (ready != CURLE_OK)
     throw std::runtime_error(std::string("libcurl could not start: ") + curl_easy_strerror(ready));
+}
+
+void describe_libcurl(ob_client_library &out) {
+  snprintf(out.versions, sizeof out.versions, "libcurl %s, OpenSSL %s", curl_version_info(CURLVERSION_NOW)->version,
+           OpenSSL_version(OPENSSL_VERSION_STRING));
 }
 
 std::shared_ptr<HttpLoop> HttpLoop::shared() {

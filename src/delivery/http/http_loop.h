@@ -21,11 +21,14 @@
 #include <curl/curl.h>
 
 #include "delivery/http/connection_quota.h"
+#include "delivery/kind.h"
 
 namespace outbox {
 
 /* Initializes libcurl, once. Throws std::runtime_error. */
 void init_libcurl();
+/* The versions of libcurl and OpenSSL. */
+void describe_libcurl(ob_client_library &out);
 
 /* A multi handle whose cleanup does not wait for a hanging resolver, and in which one name's resolver does not delay
  * others. Returns null if memory is short. */

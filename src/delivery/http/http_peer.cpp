@@ -152,7 +152,7 @@ milliseconds HttpPeer::longest_answer(const Options &server) {
 
 std::vector<Advice> HttpPeer::advise(const Options &server, OptionName option) {
   const std::string *url = find_option(server, option);
-  if (!url || !is_http(*url) || is_this_machine(UrlParts(*url).host()))
+  if (!url || !is_http(*url) || is_this_machine(UrlParts(*url).host))
     return {};
   return {{"encryption",
            "It sends to another machine without TLS: the network can read events and credentials, and change them.",

@@ -29,10 +29,9 @@ void check_proxy(const std::string &option, const std::string &value) {
     refuse_value(option, host_is_not_ascii, write_punycode);
   }
   UrlParts url(value);
-  std::string path = url.get(CURLUPART_PATH);
-  if ((!path.empty() && path != "/") || !url.get(CURLUPART_QUERY).empty() || !url.get(CURLUPART_FRAGMENT).empty())
+  if ((!url.path.empty() && url.path != "/") || !url.query.empty() || !url.fragment.empty())
     refuse_value(option, "A proxy has no path.", example);
-  if (url.get(CURLUPART_PORT).empty())
+  if (url.port.empty())
     refuse_value(option, "The proxy's port is missing.", example);
 }
 
@@ -72,7 +71,7 @@ HttpProxy parse_proxy(const Options &server, const Options *mapping, const std::
     proxy.username = get(*mapping, PROXY_USERNAME);
     proxy.password = get(*mapping, PROXY_PASSWORD);
   }
-  if (auto target = literal_address(UrlParts(url).host()))
+  if (auto target = literal_address(UrlParts(url).host))
     proxy.refused_target = guard.check(*target);
   return proxy;
 }

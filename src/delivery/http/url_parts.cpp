@@ -5,24 +5,18 @@
  */
 #include "delivery/http/url_parts.h"
 
-#include <algorithm>
+#include <curl/curl.h>
+
+#include <memory>
 #include <new>
 
 namespace outbox {
 
-UrlParts::UrlParts(const std::string &url) : url_(curl_url(), curl_url_cleanup) {
-  if (!url_)
-    throw std::bad_alloc();
-  code_ = curl_url_set(url_.get(), CURLUPART_URL, url.c_str(), 0);
-  if (code_ == CURLUE_OUT_OF_MEMORY)
-    throw std::bad_alloc();
-}
+using CurlUrl = std::unique_ptr<CURLU, decltype(&curl_url_cleanup)>;
 
-std::string UrlParts::get(CURLUPart part, unsigned flags) const {
-  if (code_ != CURLUE_OK)
-    return {};
+static std::string part_of(const CurlUrl &url, CURLUPart part) {
   char *text = nullptr;
-  CURLUcode code = curl_url_get(url_.get(), part, &text, flags);
+  CURLUcode code = curl_url_get(url.get(), part, &text, 0);
   if (code == CURLUE_OUT_OF_MEMORY)
     throw std::bad_alloc();
   if (code != CURLUE_OK)
@@ -31,28 +25,24 @@ std::string UrlParts::get(CURLUPart part, unsigned flags) const {
   return text;
 }
 
-std::string_view origin_of(std::string_view url) {
-  size_t scheme = url.find("://");
-  if (scheme == url.npos)
-    return {};
-  size_t host = scheme + 3, end = std::min(url.find_first_of("/?#", host), url.size());
-  return url.substr(0, end == host ? 0 : end);
-}
-
-OriginFault origin_fault(const std::string &url) {
-  std::string origin(origin_of(url));
-  if (origin.find('@') != origin.npos)  // libcurl tells an empty user name from none, but no text of it
-    return OriginFault::User;
-  UrlParts parts(origin), whole(url);
-  if (parts.code() == CURLUE_BAD_PORT_NUMBER || parts.get(CURLUPART_PORT) == "0")
-    return OriginFault::Port;
-  std::string scheme = parts.get(CURLUPART_SCHEME), host = parts.host();
-  if ((scheme != "https" && scheme != "http") || origin.find("://") != scheme.size() || host.empty() ||
-      whole.host() != host || whole.get(CURLUPART_PORT) != parts.get(CURLUPART_PORT))
-    return OriginFault::NoHost;
-  bool is_ascii =
-      std::none_of(host.begin(), host.end(), [](char c) { return static_cast<unsigned char>(c) >= 0x80; });
-  return is_ascii ? OriginFault::None : OriginFault::NotAscii;
+UrlParts::UrlParts(const std::string &text) {
+  const CurlUrl url(curl_url(), curl_url_cleanup);
+  if (!url)
+    throw std::bad_alloc();
+  CURLUcode code = curl_url_set(url.get(), CURLUPART_URL, text.c_str(), 0);
+  if (code == CURLUE_OUT_OF_MEMORY)
+    throw std::bad_alloc();
+  has_bad_port = code == CURLUE_BAD_PORT_NUMBER;
+  is_valid = code == CURLUE_OK;
+  if (!is_valid)
+    return;
+  scheme = part_of(url, CURLUPART_SCHEME);
+  user = part_of(url, CURLUPART_USER);
+  host = part_of(url, CURLUPART_HOST);
+  port = part_of(url, CURLUPART_PORT);
+  path = part_of(url, CURLUPART_PATH);
+  query = part_of(url, CURLUPART_QUERY);
+  fragment = part_of(url, CURLUPART_FRAGMENT);
 }
 
 }  // namespace outbox

@@ -1,25 +1,20 @@
 /* url_parts.h: a URL as libcurl parses it. */
 #pragma once
 
-#include <memory>
 #include <string>
 #include <string_view>
 
-#include <curl/curl.h>
-
 namespace outbox {
 
-class UrlParts {
-public:
+struct UrlParts {
   explicit UrlParts(const std::string &url);
-  CURLUcode code() const { return code_; }
-  /* Empty if the URL has no such part or is invalid. */
-  std::string get(CURLUPart part, unsigned flags = 0) const;
-  std::string host() const { return get(CURLUPART_HOST); }
 
-private:
-  std::unique_ptr<CURLU, decltype(&curl_url_cleanup)> url_;
-  CURLUcode code_;
+  bool is_valid = false;
+  bool has_bad_port = false;
+  /* Empty if the URL has no such part or is invalid. */
+  std::string scheme, user, host, port, path, query, fragment;
+  /* The port, or an empty text for the one that the scheme has by default. */
+  std::string unusual_port() const;
 };
 
 /* "https://example.com:8443": the part of a URL before its path, query or fragment. Empty if the URL does not start

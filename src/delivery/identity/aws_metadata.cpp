@@ -97,12 +97,11 @@ std::string sts_endpoint(const std::string &region) {
 /* Unencrypted only to this machine, and to the addresses that ECS and EKS have for it. */
 void check_container_url(const std::string &url) {
   UrlParts parts(url);
-  std::string scheme = parts.get(CURLUPART_SCHEME);
-  auto address = literal_address(parts.host());
+  auto address = literal_address(parts.host);
   bool near = address && (address->text() == "169.254.170.2" || address->text() == "169.254.170.23" ||
                           address->text() == "fd00:ec2::23" || address->text() == "::1" ||
                           (!address->v6 && address->address[0] == 127));
-  if (origin_fault(url) != OriginFault::None || (scheme == "http" && !near))
+  if (origin_fault(url) != OriginFault::None || (parts.scheme == "http" && !near))
     throw NotGranted("AWS_CONTAINER_CREDENTIALS_FULL_URI is neither an https URL nor one of the container's own "
                      "addresses");
 }

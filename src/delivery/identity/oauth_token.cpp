@@ -14,9 +14,7 @@
 #include "delivery/base/json_reader.h"
 #include "delivery/base/secret_mask.h"
 #include "delivery/base/text.h"
-#include "delivery/http/url_parts.h"
 #include "delivery/identity/aws_signature.h"
-#include "delivery/options/options.h"
 
 namespace outbox {
 namespace {
@@ -124,18 +122,6 @@ Grant<OauthToken> OauthClient::fetch(const Stop &stop) const {
     throw NotGranted("no token from the token endpoint " + token_url + " for client \"" + client_id +
                      "\": " + failure.what());
   }
-}
-
-void check_token_url(const std::string &name, const std::string &value) {
-  if (origin_fault(value) != OriginFault::None || value.find('#') != value.npos ||
-      std::any_of(value.begin(), value.end(), [](unsigned char c) { return c <= 0x20 || c >= 0x7f; }))
-    throw_bad_value(name, value, "Expected the URL of a token endpoint, without a user name and a fragment.",
-                    "Example: 'https://login.example.com/oauth2/token'.");
-}
-
-void check_oauth_text(const std::string &name, const std::string &value) {
-  if (value.empty() || std::any_of(value.begin(), value.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }))
-    refuse_value(name, "Expected a text without control characters.", "Perhaps a line break was pasted with it.");
 }
 
 }  // namespace outbox

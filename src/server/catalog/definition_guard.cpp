@@ -107,7 +107,7 @@ static bool keeps_its_name(Oid class_id, Oid object, const char *name, Oid schem
   if (class_id == NamespaceRelationId)
     return (strcmp(name, "outbox") == 0 || strcmp(name, "outbox_internal") == 0) && is_member(class_id, object);
   if (class_id == ForeignDataWrapperRelationId)
-    return wrapper_kind(object, kind);
+    return wrapper_kind(object, kind, KIND_MESSAGES);
   if (!in_our_schema(schema))
     return false;
   if (class_id == ProcedureRelationId)

@@ -5,6 +5,7 @@
  */
 #include "server/catalog/kind_library.h"
 
+#include "server/base/is_worker.h"
 #include "server/storage/crash_record.h"
 
 #include "delivery/block_signals.h"
@@ -107,6 +108,16 @@ static void keep_error(const ErrorData *from, const char *kind, ob_error *error)
            "Install the package of outbox_%s that was built for the installed outbox and PostgreSQL.", kind);
 }
 
+/* Warns of an unfit client library, once: a session would be told each time. */
+static void check_client_library(const ob_sink_kind *library) {
+  ob_client_library loaded;
+
+  library->client_library(&loaded);
+  if (server_is_worker && loaded.fitness != OB_FIT)
+    ereport(WARNING, (errmsg("outbox: %s", loaded.advice.message), errdetail("%s", loaded.advice.detail),
+                      errhint("%s", loaded.advice.hint)));
+}
+
 /* An error while a library is loaded leaves nothing behind that a transaction's abort would have to clean. Signals
  * are blocked for the threads that the library may start. */
 static bool load(const char *kind, Oid validator, const char *file, ob_error *error) {
@@ -146,6 +157,8 @@ static bool load(const char *kind, Oid validator, const char *file, ob_error *er
   const bool registered = loaded && ob_kind_register(kind, library, PG_VERSION_NUM, error); /* calls it */
   crash_work_done(); /* first: a SIGQUIT that waits is no crash of the kind's */
   pthread_sigmask(SIG_SETMASK, &before, NULL);
+  if (registered)
+    check_client_library(library);
   return registered;
 }
 
@@ -167,13 +180,27 @@ static void add_missing(const char *kind, Oid validator, const char *file) {
   missing = added;
 }
 
-void kind_library_load(const char *kind, Oid validator, const char *file) {
+/* The library that makes messages only. False: the kind has none that fits. */
+static bool load_messages(const char *kind, Oid validator, const char *file) {
+  ob_error error; /* not told: the whole library takes its place, or has the same */
+  char messages[MAXPGPATH];
+
+  snprintf(messages, sizeof(messages), "%s_messages", file);
+  const struct stat found = file_to_load(messages);
+  return found.st_ino != 0 && load(kind, validator, messages, &error);
+}
+
+void kind_library_load(const char *kind, Oid validator, const char *file, KindPart part) {
   Assert(IsTransactionState());
   MissingKind **at = find_missing(kind);
   ob_error error;
 
-  if (ob_kind_is_registered(kind))
+  if (part == KIND_MESSAGES && !server_is_worker) {
+    if (ob_kind_is_registered(kind) || load_messages(kind, validator, file))
+      return;
+  } else if (ob_kind_is_whole(kind)) {
     return;
+  }
   memset(&error, 0, sizeof(error));
   if (!load(kind, validator, file, &error)) {
     ob_kind_unavailable(kind, &error);
@@ -192,6 +219,6 @@ void kind_library_retry(const char *kind) {
   if (found) {
     char file[MAXPGPATH];
     strlcpy(file, found->file, sizeof(file));
-    kind_library_load(kind, found->validator, file);
+    kind_library_load(kind, found->validator, file, KIND_WHOLE);
   }
 }

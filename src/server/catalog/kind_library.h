@@ -1,4 +1,4 @@
-/* kind_library.h: loads the library of a kind of sink that is an extension of its own. */
+/* kind_library.h: loads the library of a kind of sink. */
 #pragma once
 
 #include <sys/stat.h>
@@ -7,10 +7,14 @@
 
 #include "delivery/delivery.h"
 
+/* How much of a kind is needed. A session that checks or shows events loads a smaller library, if the kind has one
+ * (ob_sink_kind.messages_only). A worker loads the whole one. */
+typedef enum KindPart { KIND_MESSAGES, KIND_WHOLE } KindPart;
+
 /* Loads the file and registers the kind in it, once per process. Never fails: when the library cannot be loaded,
  * does not fit, or crashes the worker (crash_record.h), each function of the delivery library that is given this kind
  * reports why. `file` is that of the validator in pg_proc: "$libdir/outbox_file". Main thread. */
-void kind_library_load(const char *kind, Oid validator, const char *file);
+void kind_library_load(const char *kind, Oid validator, const char *file, KindPart part);
 
 /* Tries again what could not be loaded: the file may be there now. */
 void kind_library_retry(const char *kind);

@@ -130,7 +130,7 @@ static const char *kind_of(KnownWrapper **known_wrappers, Oid oid, MemoryContext
       return wrapper->kind;
   KnownWrapper *wrapper = palloc_object(KnownWrapper);
   MemoryContext kept = MemoryContextSwitchTo(scratch);
-  bool ours = wrapper_kind(oid, kind);
+  bool ours = wrapper_kind(oid, kind, KIND_MESSAGES);
   MemoryContextSwitchTo(kept);
   *wrapper = {oid, ours ? pstrdup(kind) : NULL, *known_wrappers};
   *known_wrappers = wrapper;
@@ -290,13 +290,19 @@ static size_t without_unused_url(Oid server_oid, ob_option *options, size_t n) {
   return kept;
 }
 
-const ob_checker *route_checker(RouteSink *sink) {
+static bool has_checker(const RouteSink *sink, KindPart part) {
+  return sink->checker_tried &&
+         (part == KIND_MESSAGES || sink->checker == NULL || !sink->checker->kind->messages_only);
+}
+
+const ob_checker *route_checker(RouteSink *sink, KindPart part) {
+  char kind[NAMEDATALEN];
   bool isnull;
   size_t n;
   ob_common common;
   ob_error error;
 
-  if (sink->checker_tried)
+  if (has_checker(sink, part))
     return sink->checker;
   HeapTuple tuple = SearchSysCache1(FOREIGNSERVEROID, ObjectIdGetDatum(sink->server_oid));
   if (!HeapTupleIsValid(tuple))
@@ -305,6 +311,9 @@ const ob_checker *route_checker(RouteSink *sink) {
   ob_option *options = wrapper_options(datum, isnull, &n);
   n = without_unused_url(sink->server_oid, options, n);
   const ob_sink_options given = {options, n, NULL, 0, false, false};
+  if (part == KIND_WHOLE)
+    (void)wrapper_kind(((Form_pg_foreign_server)GETSTRUCT(tuple))->srvfdw, kind, part);
+  ob_release(sink->checker);
   sink->checker = ob_kind(sink->kind)->checker_open(sink->kind, &given, &error);
   sink->max_payload = ob_kind(sink->kind)->common_options(sink->kind, options, n, &common, &error)
                           ? common.max_payload
@@ -315,7 +324,7 @@ const ob_checker *route_checker(RouteSink *sink) {
 }
 
 size_t route_max_payload(RouteSink *sink) {
-  (void)route_checker(sink);
+  (void)route_checker(sink, KIND_MESSAGES);
   return sink->checker_tried ? sink->max_payload : OB_LARGEST_PAYLOAD;
 }
 

@@ -10,6 +10,8 @@
 
 #include "server/base/server.h"
 
+#include "server/catalog/kind_library.h"
+
 #include "delivery/delivery.h"
 
 typedef struct RouteSink {
@@ -61,8 +63,9 @@ RouteSink *route_must_find(const char *name);
 RouteSink *route_require(const char *name, Oid role);
 
 /* Returns the sink's checker of events, opened at the first call. NULL when the options do not parse, because another
- * version of the library wrote them. Does not rebuild the cache. */
-const ob_checker *route_checker(RouteSink *sink);
+ * version of the library wrote them. Does not rebuild the cache. KIND_WHOLE: a checker of the kind's whole library,
+ * whose previews are byte for byte what the worker sends; it takes the place of the former one. */
+const ob_checker *route_checker(RouteSink *sink, KindPart part);
 /* The largest payload that the sink takes, in bytes. The largest that any sink can take when the options do not
  * parse. Does not rebuild the cache. */
 size_t route_max_payload(RouteSink *sink);

@@ -60,7 +60,7 @@ static void note_dropped(Form_pg_foreign_server server, HeapTuple written) {
   char kind[NAMEDATALEN];
   bool isnull;
 
-  wrapper_kind(server->srvfdw, kind);
+  wrapper_kind(server->srvfdw, kind, KIND_MESSAGES);
   Change *change = note(SINK_DROPPED, server->oid, NameStr(server->srvname), kind);
   Datum options = SysCacheGetAttr(FOREIGNSERVEROID, written, Anum_pg_foreign_server_srvoptions, &isnull);
   MemoryContext caller = MemoryContextSwitchTo(TopTransactionContext);
@@ -71,7 +71,7 @@ static void note_dropped(Form_pg_foreign_server server, HeapTuple written) {
 static bool is_sink(Form_pg_foreign_server server) {
   char kind[NAMEDATALEN];
 
-  return wrapper_kind(server->srvfdw, kind);
+  return wrapper_kind(server->srvfdw, kind, KIND_MESSAGES);
 }
 
 static bool same_options(OUTBOX_SYSCACHE cache, AttrNumber column, HeapTuple before, HeapTuple now) {

@@ -95,7 +95,7 @@ SQL_FUNCTION(outbox_sink_advice) {
   const char *name = quote_identifier(pstrdup(NameStr(((Form_pg_foreign_server)GETSTRUCT(server))->srvname)));
   ob_option *options = options_of(FOREIGNSERVEROID, server, Anum_pg_foreign_server_srvoptions, &n_options);
   ReleaseSysCache(server);
-  if (!wrapper_kind(wrapper, kind))
+  if (!wrapper_kind(wrapper, kind, KIND_WHOLE))
     PG_RETURN_NULL();
   wrappers_name_database();
   ob_option *mapping = public_mapping(server_oid, &n_mapping);

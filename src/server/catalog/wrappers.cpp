@@ -19,6 +19,7 @@ extern "C" {
 #include "commands/dbcommands.h"
 #include "commands/defrem.h"
 #include "foreign/foreign.h"
+#include "funcapi.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "common/string.h"
@@ -30,8 +31,8 @@ extern "C" {
 
 #include "server/base/catalog_row.h"
 #include "server/base/delivery_error.h"
+#include "server/base/library_version.h"
 #include "server/base/sql_function.h"
-#include "server/catalog/kind_library.h"
 #include "server/catalog/sink_ddl.h"
 #include "server/catalog/definition_guard.h"
 #include "server/catalog/table_guard.h"
@@ -65,7 +66,7 @@ static char *proc_text(HeapTuple tuple, AttrNumber column) {
 static const char OWN_LIBRARY_VALIDATOR[] = "outbox_kind_validator";
 
 /* Sets the kind that this validator checks; returns false when it is no validator of a kind. */
-static bool validator_kind(Oid validator, char kind[NAMEDATALEN]) {
+static bool validator_kind(Oid validator, char kind[NAMEDATALEN], KindPart part) {
   HeapTuple tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(validator));
   bool ours = false;
 
@@ -78,19 +79,19 @@ static bool validator_kind(Oid validator, char kind[NAMEDATALEN]) {
     ours = in_own_library || strcmp(symbol, "outbox_validator") == 0;
     strlcpy(kind, NameStr(proc->proname), strlen(NameStr(proc->proname)) - strlen(VALIDATOR_SUFFIX) + 1);
     if (in_own_library)
-      kind_library_load(kind, validator, file);
+      kind_library_load(kind, validator, file, part);
   }
   ReleaseSysCache(tuple);
   return ours;
 }
 
-bool wrapper_kind(Oid wrapper_oid, char kind[NAMEDATALEN]) {
+bool wrapper_kind(Oid wrapper_oid, char kind[NAMEDATALEN], KindPart part) {
   Assert(IsTransactionState());
   ForeignDataWrapper *wrapper = GetForeignDataWrapper(wrapper_oid);
   size_t prefix = strlen(WRAPPER_PREFIX);
 
-  return strncmp(wrapper->fdwname, WRAPPER_PREFIX, prefix) == 0 && validator_kind(wrapper->fdwvalidator, kind) &&
-         strcmp(wrapper->fdwname + prefix, kind) == 0;
+  return strncmp(wrapper->fdwname, WRAPPER_PREFIX, prefix) == 0 &&
+         validator_kind(wrapper->fdwvalidator, kind, part) && strcmp(wrapper->fdwname + prefix, kind) == 0;
 }
 
 ob_option *wrapper_options(Datum options, bool isnull, size_t *n) {
@@ -116,11 +117,42 @@ SQL_FUNCTION(outbox_target_options) {
   Datum texts[lengthof(names)];
   size_t n = 0;
 
-  if (SearchSysCacheExists1(FOREIGNDATAWRAPPEROID, ObjectIdGetDatum(wrapper)) && wrapper_kind(wrapper, kind))
+  if (SearchSysCacheExists1(FOREIGNDATAWRAPPEROID, ObjectIdGetDatum(wrapper)) &&
+      wrapper_kind(wrapper, kind, KIND_MESSAGES))
     n = ob_kind(kind)->option_names(kind, OB_TARGET, names, lengthof(names));
   for (size_t i = 0; i < n; i++)
     texts[i] = CStringGetTextDatum(names[i]);
   return text_array(texts, (int)n);
+}
+
+/* outbox_internal.client_library(wrapper): NULLs of a kind that does not tell, or is not available. */
+SQL_FUNCTION(outbox_client_library) {
+  TupleDesc desc = row_type_of(fcinfo, 4);
+  const Oid wrapper = PG_GETARG_OID(0);
+  char kind[NAMEDATALEN];
+  ob_client_library library;
+  Datum values[4] = {0};
+  bool nulls[lengthof(values)] = {true, true, true, true};
+
+  memset(&library, 0, sizeof(library));
+  if (SearchSysCacheExists1(FOREIGNDATAWRAPPEROID, ObjectIdGetDatum(wrapper)) &&
+      wrapper_kind(wrapper, kind, KIND_WHOLE))
+    ob_kind(kind)->client_library(&library);
+  if (library.versions[0]) {
+    values[0] = CStringGetTextDatum(library.versions);
+    nulls[0] = false;
+  }
+  if (library.advice.message[0]) {
+    const char *form = library.advice.detail[0] ? "%s. %s" : "%s.";
+    values[1] = CStringGetTextDatum(library.fitness == OB_FIT         ? "ok"
+                                    : library.fitness == OB_DEFECTIVE ? "warning"
+                                                                      : "error");
+    values[2] = CStringGetTextDatum(psprintf(form, library.advice.message, library.advice.detail));
+    values[3] = CStringGetTextDatum(library.advice.hint);
+    nulls[1] = nulls[2] = false;
+    nulls[3] = library.advice.hint[0] == '\0';
+  }
+  PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(desc, values, nulls)));
 }
 
 /* The validator of all kinds: its SQL name says which kind, as in outbox_internal.kafka_validator. */
@@ -132,7 +164,7 @@ SQL_FUNCTION(outbox_validator) {
   ob_common common;
   ob_error error;
 
-  if (!validator_kind(fcinfo->flinfo->fn_oid, kind))
+  if (!validator_kind(fcinfo->flinfo->fn_oid, kind, KIND_WHOLE))
     ereport(ERROR, (errcode(ERRCODE_INVALID_FUNCTION_DEFINITION),
                     errmsg("a validator of outbox must be named after its kind of sink"),
                     errhint("The function is <kind>_validator, the wrapper outbox_<kind>.")));
@@ -163,7 +195,7 @@ static void refuse_private_mapping(Oid mapping_oid) {
   if (HeapTupleIsValid(tuple)) {
     Form_pg_user_mapping mapping = (Form_pg_user_mapping)GETSTRUCT(tuple);
     ForeignServer *server = GetForeignServer(mapping->umserver);
-    if (OidIsValid(mapping->umuser) && wrapper_kind(server->fdwid, kind))
+    if (OidIsValid(mapping->umuser) && wrapper_kind(server->fdwid, kind, KIND_MESSAGES))
       ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
                       errmsg("user mapping for sink \"%s\" must be for PUBLIC", server->servername),
                       errdetail("The worker delivers for all roles and reads no other mapping."),

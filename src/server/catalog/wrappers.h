@@ -2,6 +2,7 @@
 #pragma once
 
 #include "server/base/server.h"
+#include "server/catalog/kind_library.h"
 
 #include "delivery/delivery.h"
 
@@ -12,9 +13,9 @@ void wrappers_init(void);
  */
 void wrappers_name_database(void);
 
-/* Sets the kind of sink of this wrapper: "kafka" for outbox_kafka with the validator kafka_validator of this library.
- * Returns false for a wrapper that is not outbox's. In a transaction. */
-bool wrapper_kind(Oid wrapper_oid, char kind[NAMEDATALEN]);
+/* Sets the kind of sink of this wrapper, "kafka" for outbox_kafka with the validator kafka_validator, and loads so
+ * much of it. Returns false for a wrapper that is not outbox's. In a transaction. */
+bool wrapper_kind(Oid wrapper_oid, char kind[NAMEDATALEN], KindPart part);
 
 /* Converts the options array of a catalog row for the delivery API; palloc'd. A null array has no options. */
 ob_option *wrapper_options(Datum options, bool isnull, size_t *n);

@@ -321,7 +321,7 @@ static ob_text payload_of(const TriggerRow *row, size_t length, bool need_text) 
 /* The kind's own limit comes first, because its message says more. A kind that reads the text has it only when the
  * payload is small enough. */
 static bool check_for_sink(const ob_event *event, RouteSink *sink, bool is_new, ob_error *error) {
-  const ob_checker *checker = route_checker(sink);
+  const ob_checker *checker = route_checker(sink, KIND_MESSAGES);
   const size_t most = route_max_payload(sink);
   const bool fits = event->payload.len <= most;
 
@@ -357,7 +357,7 @@ void event_check_sinks(const TriggerRow *row, const EventHeaders *headers, const
   event.headers = headers->list;
   event.n_headers = headers->n;
   for (int i = 0; i < n && !need_text; i++) {
-    const ob_checker *checker = route_checker(sinks[i]);
+    const ob_checker *checker = route_checker(sinks[i], KIND_MESSAGES);
     need_text = size->payload <= route_max_payload(sinks[i]) &&
                 (GetDatabaseEncoding() != PG_UTF8 || (checker && checker->max_payload == 0));
   }

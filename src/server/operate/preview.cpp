@@ -211,7 +211,7 @@ static void check_size(RouteSink *sink, const ob_event *event) {
 
 static void put_message(ReturnSetInfo *result, const char *sink_name, const ob_event *event) {
   RouteSink *sink = route_must_find(sink_name);
-  const ob_checker *checker = route_checker(sink);
+  const ob_checker *checker = route_checker(sink, KIND_WHOLE);
   ob_error error;
 
   if (checker == NULL)

@@ -274,9 +274,9 @@ static int64 longest_retention_ms(void) {
 
 SQL_FUNCTION(outbox_library) {
   SharedState *shared = shared_state();
-  TupleDesc desc = row_type_of(fcinfo, 8);
-  Datum values[8];
-  bool nulls[8] = {false};
+  TupleDesc desc = row_type_of(fcinfo, 7);
+  Datum values[7];
+  bool nulls[7] = {false};
 
   Interval *retention = palloc0_object(Interval);
   retention->time = longest_retention_ms() * 1000;
@@ -287,24 +287,6 @@ SQL_FUNCTION(outbox_library) {
   values[3] = BoolGetDatum(shared != NULL && shared->out_of_slots);
   values[4] = Int64GetDatum(origin_here());
   values[5] = IntervalPGetDatum(retention);
-  values[6] = CStringGetTextDatum(ob_library_versions());
-  values[7] = BoolGetDatum(shared != NULL && shared_is_idle());
-  PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(desc, values, nulls)));
-}
-
-SQL_FUNCTION(outbox_kafka_library) {
-  TupleDesc desc = row_type_of(fcinfo, 3);
-  ob_error advice;
-  Datum values[3];
-  bool nulls[3] = {false};
-
-  memset(&advice, 0, sizeof(advice));
-  ob_library_fitness fitness = ob_check_librdkafka(&advice);
-  values[0] = CStringGetTextDatum(fitness == OB_LIBRARY_FIT         ? "ok"
-                                  : fitness == OB_LIBRARY_DEFECTIVE ? "warning"
-                                                                    : "error");
-  values[1] = CStringGetTextDatum(psprintf(advice.detail[0] ? "%s. %s" : "%s.", advice.message, advice.detail));
-  values[2] = CStringGetTextDatum(advice.hint);
-  nulls[2] = advice.hint[0] == '\0';
+  values[6] = BoolGetDatum(shared != NULL && shared_is_idle());
   PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(desc, values, nulls)));
 }

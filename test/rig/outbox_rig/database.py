@@ -152,6 +152,10 @@ class Database:
     def state(self, name: str = "crm") -> str:
         return self.sink("state", name)[0]
 
+    def libraries(self) -> str:
+        """The client libraries of the kinds of sink: "librdkafka 2.0.2, libcurl 7.88.1, OpenSSL 3.0.15"."""
+        return self.value("SELECT string_agg(c.versions, ', ' ORDER BY w.kind) FROM outbox_internal.wrappers AS w, LATERAL outbox_internal.client_library(w.oid) AS c")
+
     def doctor(self, check: str, *patience: str) -> tuple | None:
         """(status, detail, hint) of a check of outbox.doctor(), or None."""
         rows = self.sql(f'SELECT status, detail, hint FROM outbox.doctor({"%s" * len(patience)}) WHERE "check" = %s', *patience, check)

@@ -65,15 +65,23 @@ def with_outbox(major: int) -> Path:
     bindir = copy(root, installed)
     see_headers(root, installed)
     # Only src/server must be compiled for that version, and only what has changed since the last time.
-    shutil.rmtree(source / "src/delivery", ignore_errors=True)
+    for part in ("src/delivery", "sinks"):
+        shutil.rmtree(source / part, ignore_errors=True)
     for path in [path for path in source.rglob("*") if path.is_file() and path.suffix != ".o"]:
         path.unlink()
     shutil.copytree(ROOT / "src", source / "src", dirs_exist_ok=True,
                     ignore=lambda folder, names: [name for name in names if "/src/server" in folder and name.endswith(".o")])
+    copy_kinds(source)
     for name in ("Makefile", "outbox.control"):
         shutil.copy2(ROOT / name, source)
     make(source, bindir, f"installation-{version}")
     return bindir
+
+
+def copy_kinds(source: Path) -> None:
+    """Those that `make install` brings."""
+    for kind in ("kafka", "webhook"):
+        shutil.copytree(ROOT / "sinks" / kind, source / "sinks" / kind)
 
 
 def make(source: Path, bindir: Path, log: str) -> None:
@@ -103,6 +111,7 @@ def with_next_version(version: str, change: Callable[[Path, str], None]) -> Path
         bindir = root / "bin"
 
     shutil.copytree(ROOT / "src", source / "src")  # copies compiled files too
+    copy_kinds(source)
     for name in ("Makefile", "outbox.control"):
         shutil.copy2(ROOT / name, source)
     released = version_of(ROOT)

@@ -1,0 +1,260 @@
+/*
+ * kafka.cpp: the path of an event through the Kafka sink. librdkafka's threads do the work; this code runs on the
+ * main thread, hands messages in and collects how they ended.
+ */
+#include "kafka_errors.h"
+#include "kafka_log.h"
+#include "kafka_sink.h"
+
+namespace outbox {
+
+Submitted KafkaSink::produce(uint64_t ticket, uint64_t key_hash, bool alone, const Record &record) {
+  if (slots_.used() == 0) {
+    now_ = std::chrono::steady_clock::now();
+    stall_detector_.on_submit(0, now_);
+  }
+  const KafkaTopics::Topic *refused = topics_.empty() ? nullptr : topics_.find(record.topic);
+  alone = alone || key_hash == 0 || (refused && refused->careful() && refused->max_in_flight == 1);
+  KafkaProducer::Topic *topic = producer_->topic(record.topic);
+  uint64_t opaque = slots_.take(ticket, key_hash, topic, record.partition >= 0, alone, now_);
+  rd_kafka_resp_err_t error = topic ? producer_->produce(*topic, record, opaque) : rd_kafka_last_error();
+  if (error == RD_KAFKA_RESP_ERR_NO_ERROR) {
+    if (refused) /* the event is accepted by now */
+      until_memory([&] { topics_.submitted(record.topic, opaque, record.size(), now_); });
+    return true;
+  }
+
+  KafkaSlots::Slot slot;
+  slots_.give(opaque, slot);
+  if (is_topic_failure(error)) {
+    topics_.submitted(record.topic, opaque, record.size(), now_); /* counts as the topic's probe */
+    return topic_failed(slot, opaque, error, record.topic);
+  }
+  if (error == RD_KAFKA_RESP_ERR__QUEUE_FULL) {
+    full_ = slots_.used() > 0;
+    return false;
+  }
+  Outcome outcome = kafka_outcome(error);
+  if (error == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE)
+    outcome = Outcome::Rejected; /* decided by librdkafka's own limit: it will never fit */
+  std::string message = explain(error, rd_kafka_err2str(error), record.topic, -1);
+  ob_reason reason = outcome == Outcome::Returned ? OB_REASON_NONE : kafka_reason(error);
+  return Completion{{outcome, std::move(message), reason}, ticket, key_hash};
+}
+
+static constexpr const char *waits_for_answer =
+    "is sent one event at a time after a refusal, and a broker has not answered for 5 s";
+static constexpr std::chrono::milliseconds queued_key_pause{1000};
+
+Submitted KafkaSink::submit(const ob_event &event) {
+  if (credit() == 0)
+    return false;
+  if (!producer_) {
+    try {
+      producer_ = std::make_unique<KafkaProducer>(*config_, tokens_.get(), reporter_->wake_fd(), some_are_silent_);
+      producer_->keep_offsets(keeps_offsets_);
+    } catch (const BadInput &bad) {
+      return Completion{
+          {Outcome::SinkDown, std::string(bad.what()) + ": " + bad.detail}, event.ticket, event.key_hash};
+    }
+  }
+  config_->record(event, record_);
+  bool waits = topic_queues_.has_topic(record_.topic);
+  if (KafkaTopics::Topic *refused = topics_.empty() ? nullptr : topics_.find(record_.topic)) {
+    Time now = std::chrono::steady_clock::now();
+    switch (topics_.ask(*refused, now)) {
+    case KafkaTopics::Answer::Defer:
+      return Completion{
+          {.outcome = Outcome::Deferred,
+           .error = refused->reason.empty() ? about_topic(record_.topic) + waits_for_answer : refused->reason,
+           .retry_after_ms = topics_.wait(*refused, now).count()},
+          event.ticket,
+          event.key_hash};
+    case KafkaTopics::Answer::Queue:
+      waits = true;
+      break;
+    case KafkaTopics::Answer::Send:
+      break;
+    }
+  }
+  if (waits) {
+    topic_queues_.add({event.ticket, event.key_hash, event.alone, record_.kept()});
+    return true;
+  }
+  if (topic_queues_.has_key(event.key_hash)) /* no back-pressure: events of other keys can be sent */
+    return Completion{{.outcome = Outcome::Deferred,
+                       .error = "waits behind an event of the same key, whose topic is sent one event at a time",
+                       .retry_after_ms = queued_key_pause.count()},
+                      event.ticket,
+                      event.key_hash};
+  return produce(event.ticket, event.key_hash, event.alone, record_);
+}
+
+/* Sends queued events whose topics can take them now. */
+void KafkaSink::send_queued() {
+  if (topic_queues_.empty() || !producer_ || producer_->stopped() || draining_)
+    return;
+  bool paused = false;
+  std::optional<uint64_t> failed_key;
+  topic_queues_.each_topic([&](const KafkaTopicQueues::Event &event) {
+    if (failed_key)
+      return false; /* the event may be of the failed key */
+    if (KafkaTopics::Topic *refused = topics_.find(event.record.topic))
+      if (auto answer = topics_.ask(*refused, now_); answer != KafkaTopics::Answer::Send) {
+        paused |= answer == KafkaTopics::Answer::Defer;
+        return false;
+      }
+    Submitted submitted = produce(event.ticket, event.key_hash, event.alone, event.record);
+    if (submitted.ended()) {
+      failed_key = event.key_hash;
+      reporter_->complete(std::move(*submitted.ended()));
+    }
+    return static_cast<bool>(submitted);
+  });
+  if (paused) /* when they are submitted again, submit() defers them */
+    reporter_->complete(topic_queues_.release(0, true, "its topic is paused"));
+  if (failed_key) {
+    return_queued_of(*failed_key);
+    send_queued();
+  }
+}
+
+/* Returns the queued events of a key after one of its events failed. */
+void KafkaSink::return_queued_of(uint64_t key_hash) {
+  reporter_->complete(topic_queues_.release(key_hash, false, "waits behind a failed event of the same key"));
+}
+
+void KafkaSink::poll() {
+  now_ = std::chrono::steady_clock::now();
+  if (producer_) {
+    /* Events come from one queue and endings from another. Endings that precede an event are handled first. */
+    std::vector<KafkaProducer::Event> events;
+    while (
+        KafkaProducer::Event event =
+            producer_->poll()) /* until it is empty: librdkafka signals the descriptor only when a queue was empty */
+      until_memory([&] { events.push_back(std::move(event)); });
+    on_endings(producer_->ended());
+    for (const KafkaProducer::Event &event : events)
+      until_memory([&] { on_event(event.get()); });
+  }
+  if (producer_ && producer_->stopped())
+    producer_->purge_if_needed();
+  if (producer_ && slots_.used() == 0)
+    producer_->resume();
+  check_clock(now_);
+  if (!fatal_.empty()) {
+    replace_producer(fatal_);
+    reporter_->down(std::exchange(fatal_, {}), OB_REASON_OTHER);
+  }
+  if (slots_.used() == 0) {
+    if (clock_went_back_)
+      replace_producer("the clock was set back");
+    draining_ = false;
+  }
+  send_queued();
+  topics_changed_ |= topics_.forget_unused(now_);
+  check_reconnected(now_);
+  check_drain(now_);
+  check_stall(now_);
+  report_degraded(now_);
+}
+
+void KafkaSink::on_event(rd_kafka_event_t *event) {
+  switch (rd_kafka_event_type(event)) {
+  case RD_KAFKA_EVENT_ERROR:
+    on_error(event);
+    break;
+  case RD_KAFKA_EVENT_LOG:
+    on_log(event);
+    break;
+  default:
+    break;
+  }
+}
+
+static Completion acknowledgement(const KafkaSlots::Slot &slot, const KafkaProducer::Stored &at) {
+  Completion completion{{Outcome::Sent}, slot.ticket, slot.key_hash};
+  completion.acknowledgement = "partition " + std::to_string(at.partition) + ", offset " + std::to_string(at.offset);
+  return completion;
+}
+
+void KafkaSink::on_endings(const KafkaProducer::Endings &endings) {
+  std::vector<uint64_t> sent;
+  std::vector<Completion> stored;
+  /* Keeps the order in which the events ended. */
+  const auto report = [&] {
+    reporter_->sent(std::exchange(sent, {}));
+    reporter_->complete(std::exchange(stored, {}));
+  };
+  bool acknowledged = false;
+  for (const KafkaProducer::Ending &ending : endings.all) {
+    KafkaSlots::Slot slot;
+    if (!slots_.give(ending.opaque, slot))
+      continue;
+    full_ = false;
+    std::string resumed;
+    if (ending.error == RD_KAFKA_RESP_ERR_NO_ERROR && !topics_.empty() &&
+        until_memory([&] { return topics_.acknowledged(ending.opaque, resumed); })) {
+      topics_changed_ = true;
+      resumed = until_memory([&] { return about_topic(resumed); });
+      reporter_->log(OB_LOG_INFO, text_if_memory(resumed, "is written again"));
+      reporter_->resumed(std::move(resumed));
+    }
+    if (ending.error == RD_KAFKA_RESP_ERR_NO_ERROR) {
+      if (ending.at >= 0) {
+        until_memory(
+            [&] { stored.push_back(acknowledgement(slot, endings.stored_at[static_cast<size_t>(ending.at)])); });
+      } else {
+        if (sent.empty())
+          until_memory([&] { sent.reserve(endings.all.size()); });
+        sent.push_back(slot.ticket);
+      }
+      down_ = false;
+      acknowledged = true;
+      continue;
+    }
+    report();
+    static const KafkaProducer::TopicPartition nowhere{"", -1};
+    const auto &[topic, partition] = ending.at < 0 ? nowhere : endings.failed_at[static_cast<size_t>(ending.at)];
+    try {
+      on_failure(slot, ending.opaque, ending.error, topic, partition);
+    } catch (const std::bad_alloc &) { /* before it was reported: it is sent again */
+      topics_.ended(ending.opaque);
+      reporter_->complete(
+          Completion{{Outcome::Returned, text_if_memory("out of memory")}, slot.ticket, slot.key_hash});
+      return_queued_of(slot.key_hash);
+    }
+  }
+  report();
+  if (acknowledged)
+    stall_detector_.on_acknowledgement(std::chrono::steady_clock::now());
+}
+
+void KafkaSink::on_log(rd_kafka_event_t *event) {
+  KafkaLogLine line;
+  if (!line.read(event))
+    return;
+  /* Not every lost connection has an event: newer versions only log that a broker closed a connection at once. */
+  if (line.facility == "FAIL" && producer_)
+    on_lost_connection(line.message);
+  if (line.facility == "FAIL" && is_ordinary_close(line.message))
+    return reporter_->log(OB_LOG_DEBUG, "librdkafka FAIL: " + std::string(line.text));
+  ob_log_level level = line.level <= 4 ? OB_LOG_WARNING : line.level <= 6 ? OB_LOG_INFO : OB_LOG_DEBUG;
+  reporter_->log(level, "librdkafka " + std::string(line.facility) + ": " + std::string(line.text));
+}
+
+/* A fatal error, a clock that was set back, or a drain that takes too long ends this producer, not the sink.
+ * Unacknowledged events are returned and sent by a new producer, which is created with the next event. After a fatal
+ * error the circuit's backoff limits how often that happens. */
+void KafkaSink::replace_producer(const std::string &cause) {
+  const std::string why = "the Kafka producer was replaced: " + cause;
+  reporter_->complete(slots_.release_all(why));
+  reporter_->complete(topic_queues_.release(0, true, why.c_str()));
+  topics_.forget_in_flight();
+  full_ = draining_ = clock_went_back_ = was_closed_ = false;
+  closed_at_ = Time::max();
+  times_up_when_down_ = 0; /* the next producer counts from 0 */
+  old_producers_.destroy(std::move(producer_));
+}
+
+}  // namespace outbox

@@ -1,0 +1,52 @@
+/* kafka_config.h: the parsed options of a Kafka sink. */
+#pragma once
+
+#include <librdkafka/rdkafka.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "delivery/engine/sink.h"
+#include "delivery/net/broker_guard.h"
+#include "kafka_messages.h"
+#include "kafka_security.h"
+#include "kafka_token.h"
+
+namespace outbox {
+
+using KafkaConf = std::unique_ptr<rd_kafka_conf_t, decltype(&rd_kafka_conf_destroy)>;
+
+class KafkaConfig final : public KafkaMessages {
+public:
+  static const std::vector<OptionSpec> &options();
+
+  KafkaConfig(const Options &server, const Options *mapping, Owner owner = Owner::User); /* throws BadInput */
+
+  /* How many messages librdkafka may hold. */
+  uint32_t max_messages() const { return max_messages_; }
+  /* The user name that the sink authenticates with, if an option sets one; otherwise empty. */
+  std::string user() const;
+  /* Whether the sink lets brokers create topics (allow_auto_create_topics), if they do so. */
+  bool lets_topics_be_created() const;
+  /* The source of its tokens; null if it has none, librdkafka gets them itself, or the user mapping was not given. */
+  const std::shared_ptr<const KafkaTokenSource> &tokens() const { return tokens_; }
+  /* Which addresses it may connect to; nothing: all. */
+  const std::optional<BrokerGuard> &guard() const { return guard_; }
+  /* A new configuration object for librdkafka. */
+  KafkaConf conf() const;
+
+private:
+  std::optional<BrokerGuard> guard_;
+  KafkaProperties properties_; /* the properties that options set */
+  std::shared_ptr<const KafkaTokenSource> tokens_;
+  uint32_t max_messages_;
+};
+
+/* Starts a producer with its log on its main queue. Throws BadInput if librdkafka refuses the properties as a whole,
+ * or has no broker to start from. */
+rd_kafka_t *start_kafka(KafkaConf conf);
+
+}  // namespace outbox

@@ -1,0 +1,96 @@
+/*
+ * kafka_slots.h: the events that librdkafka holds. A message's opaque contains a slot's index and generation, so
+ * that a late ending cannot acknowledge another event.
+ */
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "delivery/base/until_memory.h"
+#include "delivery/engine/sink.h"
+#include "kafka_producer.h"
+
+namespace outbox {
+
+class KafkaSlots {
+public:
+  using Time = std::chrono::steady_clock::time_point;
+
+  struct Slot {
+    uint64_t ticket = 0;
+    uint64_t key_hash = 0;
+    uint32_t generation = 0;
+    bool used = false;
+    bool placed = false; /* the event's options name its partition */
+    KafkaProducer::Topic *topic = nullptr;
+    Time since{};
+  };
+
+  /* Returns the opaque for the message. `alone`: no later event of its key is produced until this one has ended. */
+  uint64_t take(uint64_t ticket, uint64_t key_hash, KafkaProducer::Topic *topic, bool placed, bool alone, Time now) {
+    if (free_.empty()) { /* memory first: a slot is made with all that it needs, or not at all */
+      if (slots_.size() == slots_.capacity())
+        slots_.reserve(2 * slots_.size() + 16);
+      free_.reserve(slots_.capacity()); /* so that give() allocates nothing */
+      free_.push_back(static_cast<uint32_t>(slots_.size()));
+      slots_.emplace_back();
+    }
+    uint32_t index = free_.back();
+    free_.pop_back();
+    Slot &slot = slots_[index];
+    slot.ticket = ticket;
+    slot.key_hash = key_hash;
+    slot.generation++;
+    slot.used = true;
+    slot.placed = placed;
+    slot.topic = topic;
+    slot.since = now;
+    used_++;
+    if (topic)
+      topic->in_use++;
+    return static_cast<uint64_t>(slot.generation) << 32 | (alone ? KafkaProducer::alone : 0) | index;
+  }
+
+  /* Frees the slot and copies it to `out`. Returns false if the event has been abandoned. */
+  bool give(uint64_t opaque, Slot &out) {
+    uint32_t index = static_cast<uint32_t>(opaque & ~KafkaProducer::alone);
+    if (index >= slots_.size() || !slots_[index].used || slots_[index].generation != opaque >> 32)
+      return false;
+    out = slots_[index];
+    slots_[index].used = false;
+    if (out.topic)
+      out.topic->in_use--;
+    free_.push_back(index);
+    used_--;
+    return true;
+  }
+
+  size_t used() const { return used_; }
+
+  /* The event that has been in flight longest; null if there is none. Reads all slots. */
+  const Slot *oldest() const {
+    const Slot *oldest = nullptr;
+    for (const Slot &slot : slots_)
+      if (slot.used && (!oldest || slot.since < oldest->since))
+        oldest = &slot;
+    return oldest;
+  }
+
+  std::vector<Completion> release_all(std::string_view why) {
+    std::vector<Completion> released;
+    until_memory([&] { released.reserve(used_); });
+    for (uint32_t index = 0; index < slots_.size(); index++)
+      if (Slot slot; slots_[index].used && give(static_cast<uint64_t>(slots_[index].generation) << 32 | index, slot))
+        released.push_back({{Outcome::Returned, text_if_memory(why)}, slot.ticket, slot.key_hash});
+    return released;
+  }
+
+private:
+  std::vector<Slot> slots_;
+  std::vector<uint32_t> free_;
+  size_t used_ = 0;
+};
+
+}  // namespace outbox

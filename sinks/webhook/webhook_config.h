@@ -1,0 +1,60 @@
+/*
+ * webhook_config.h: the parsed options of a webhook sink, and the request that they make of an event.
+ */
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "delivery/engine/sink.h"
+#include "delivery/formats/cloudevents.h"
+#include "delivery/identity/oauth_token.h"
+#include "delivery/options/rate_limiter.h"
+#include "webhook_auth.h"
+#include "webhook_body.h"
+#include "webhook_forward.h"
+#include "delivery/http/http_headers.h"
+#include "delivery/http/http_sender.h"
+#include "webhook_url.h"
+
+namespace outbox {
+
+struct WebhookConfig final : SinkConfig, HttpPeer {
+  std::string url;                                  // as given; empty at DDL time if it may be in the user mapping
+  bool url_is_secret = false;                       // the URL is from the user mapping
+  WebhookUrl target;                                // the parsed URL
+  std::unique_ptr<const CloudEvents> cloud_events;  // null if the format is another
+  bool raw = false;
+  std::optional<BodyTemplate> body;  // replaces the format's body
+  HttpHeaders headers;               // headers that are the same for every event
+  std::vector<std::pair<std::string, Template>> event_headers;
+  ForwardedHeaders forwarded;
+  std::string content_type = "application/json";  // the content type of JSON bodies
+  bool idempotency_key = false;
+  std::string id_header, timestamp_header, signature_header;
+  WebhookAuth auth;                  // empty at DDL time and for checkers
+  std::optional<OauthClient> oauth;  // of each request's access token; none at DDL time and for checkers
+  bool knows_mapping = false;        // false: the user mapping was not given
+
+  bool is_https() const { return target.is_https(); }
+  void check_event(const ob_event &event) const override;
+  std::chrono::milliseconds longest_delay() const override { return max_pause; }
+  Preview preview(const ob_event &event, int64_t now) const override;
+  /* The request without what each attempt adds: timestamp, signature, credentials. */
+  HttpMessage render(const ob_event &event) const;
+  /* Of a request of render(): otherwise it has neither a body nor Content-Type. */
+  static bool has_content(const HttpMessage &request) { return find_header(request.headers, "Content-Type"); }
+  /* The headers that an attempt at `now` (Unix time in seconds) adds. */
+  HttpHeaders attempt_headers(const HttpContent &content, int64_t now) const;
+
+private:
+  void write_content(const ob_event &event, HttpMessage &request) const;
+  void write_event_headers(const ob_event &event, HttpMessage &request) const;
+};
+
+std::shared_ptr<const WebhookConfig> parse_webhook(const Options &server, const Options *mapping);
+
+}  // namespace outbox

@@ -1,0 +1,80 @@
+/* webhook_protocol.cpp: what each attempt adds to a request, and what its answer means. */
+#include "webhook_protocol.h"
+
+#include <ctime>
+
+namespace outbox {
+
+static std::unique_ptr<Renewed<OauthToken>> tokens_of(const std::shared_ptr<const WebhookConfig> &config,
+                                                      std::shared_ptr<Reporter> reporter) {
+  if (!config->oauth || !reporter)
+    return nullptr;
+  return std::make_unique<Renewed<OauthToken>>([config](const Stop &stop) { return config->oauth->fetch(stop); },
+                                               [reporter = std::move(reporter)] { reporter->wake(); });
+}
+
+WebhookProtocol::WebhookProtocol(std::shared_ptr<const WebhookConfig> config, std::shared_ptr<Reporter> reporter)
+    : config_(std::move(config)), tokens_(tokens_of(config_, std::move(reporter))) {}
+
+std::optional<HttpGrant> WebhookProtocol::grant() const {
+  if (!tokens_)
+    return {};
+  auto now = tokens_->now();
+  HttpGrant grant{.error = std::move(now.error)};
+  if (now.value)
+    grant.secret = {now.value, &now.value->text};
+  return grant;
+}
+
+void WebhookProtocol::refused(const std::shared_ptr<const std::string> &grant) const {
+  if (auto now = tokens_->now(); now.value && &now.value->text == grant.get())
+    tokens_->refused(now.value);
+}
+
+HttpCall WebhookProtocol::call(const HttpContent &content) const {
+  return {.headers = config_->attempt_headers(content, time(nullptr))};
+}
+
+/* A complete head is a result, whatever happens to the body. */
+HttpVerdict WebhookProtocol::classify_response(const HttpTransfer &answer, CURLcode code,
+                                               const HttpContent &content) const {
+  const HttpMessage &request = content.messages.at(0);
+  const long status = answer.status();
+  const bool sent = status >= 200 && status < 300, cut = answer.body_is_cut();
+  /* Mask first: of a secret that is cut, a part would stay visible. */
+  const std::string text = sent ? std::string() : without_secrets(answer.body(), content, code != CURLE_OK || cut);
+  const std::string remaining = answer.header("RateLimit-Remaining");
+  const std::string reset = remaining.empty() ? std::string() : answer.header("RateLimit-Reset");
+  HttpVerdict verdict =
+      classify_answer({.status = status,
+                       .body = text,
+                       .body_is_cut = cut,
+                       .retry_after_ms = sent ? -1 : answer.retry_after_ms(),
+                       .rate_limit_remaining = remaining,
+                       .rate_limit_reset = reset,
+                       .own_url = !request.url.empty(),
+                       .idempotency_key = !sent && find_header(request.headers, "idempotency-key")});
+  if (!sent)
+    verdict.error = without_secrets(verdict.error, content);
+  return verdict;
+}
+
+/* The status, and the endpoint's name for the request if it gave one. */
+std::vector<std::string> WebhookProtocol::acknowledgements(const HttpTransfer &answer,
+                                                           const HttpContent &content) const {
+  constexpr size_t longest = 100;
+  const std::string id = without_secrets(answer.header("X-Request-Id"), content);
+  return {"HTTP " + std::to_string(answer.status()) + (id.empty() ? "" : ", X-Request-Id " + id.substr(0, longest))};
+}
+
+std::string WebhookProtocol::without_secrets(std::string_view text, const HttpContent &content, bool cut) const {
+  const std::string &url = content.messages.at(0).url;
+  SecretMask of_this_request; /* applied first, while the URL is still complete */
+  if (config_->url_is_secret && !url.empty())
+    of_this_request.add_url(url);
+  if (content.grant)
+    of_this_request.add(*content.grant);
+  return config_->secrets.masked(of_this_request.masked(text, cut), cut);
+}
+
+}  // namespace outbox

@@ -1,0 +1,149 @@
+/* webhook_request.cpp: makes the request of an event, for sending and for previews. */
+#include <algorithm>
+
+#include "delivery/base/uuid.h"
+#include "delivery/formats/standard_webhooks.h"
+#include "webhook_config.h"
+
+namespace outbox {
+namespace {
+
+/* A buffer per thread; never destroyed, so no destructor runs at exit. */
+Record &scratch_record() {
+  static thread_local Record &record = *new Record;
+  record.begin();
+  return record;
+}
+
+void check_cloud_event(const CloudEvents &format, const ob_event &event) {
+  format.check(event);
+  ob_event without = event; /* checks know only the length of the payload */
+  if (event.payload.data)
+    without.payload = {"", 0};
+  format.write(without, scratch_record());
+}
+
+void check_event_header(const std::string &name, const Template &value, const ob_event &event) {
+  std::string text;
+  if (value.render(event, text) && has_control(text))
+    throw BadInput(OB_BAD_VALUE, "headers", "value of header \"" + name + "\" contains a control character",
+                   "Option \"headers\" of the sink makes it of the event's " + value.variables() + ".",
+                   "Change the event, or write the variable into the body.");
+}
+
+/* A string of structured fields (RFC 8941): quoted printable ASCII. */
+std::string idempotency_key_of(const ob_event &event) {
+  if (!event.dedup_key.data)
+    return '"' + uuid_text(event.id) + '"';
+  std::string quoted = "\"";
+  for (char c : view(event.dedup_key)) {
+    if (c < 0x20 || c >= 0x7f)
+      throw BadInput(OB_BAD_VALUE, "dedup_key", "dedup_key cannot be sent as Idempotency-Key",
+                     "Option \"idempotency_key\" of the sink sends it, and that header has printable ASCII only.",
+                     "Use another dedup_key, or send one of your own choice by option \"headers\".");
+    if (c == '"' || c == '\\')
+      quoted += '\\';
+    quoted += c;
+  }
+  return quoted += '"';
+}
+
+}  // namespace
+
+void WebhookConfig::check_event(const ob_event &event) const {
+  for (const ob_header &header : headers_of(event))
+    if (!header.binary) /* binary headers are not sent */
+      check_http_header(view(header.name), view(header.value));
+  if (event.payload_is_bytes && has_control(view(event.content_type)))
+    throw BadInput(OB_BAD_VALUE, "content_type", "content type contains a control character",
+                   "It is sent as the header Content-Type.");
+  if (cloud_events)
+    check_cloud_event(*cloud_events, event);
+  if (target.has_variables())
+    (void)target.render(event);
+  for (auto &[name, value] : event_headers)
+    check_event_header(name, value, event);
+  if (idempotency_key)
+    (void)idempotency_key_of(event);
+}
+
+/* Writes the body and the headers that describe it. */
+void WebhookConfig::write_content(const ob_event &event, HttpMessage &request) const {
+  if (cloud_events) {
+    Record &record = scratch_record();
+    cloud_events->write(event, record);
+    request.body = view(record.value);
+    for (const ob_header &header : record.headers)
+      request.headers.emplace_back(view(header.name), view(header.value));
+    return;
+  }
+  std::string_view type = content_type;
+  bool has_content = true;
+  if (body) {
+    body->render(event, request.body);
+    has_content = !body->empty();
+  } else if (event.payload_is_bytes) {
+    request.body = view(event.payload);
+    type = event.content_type.len ? view(event.content_type) : "application/octet-stream";
+  } else if (raw) {
+    request.body = view(event.payload);
+    has_content = event.payload.data != nullptr;
+  } else {
+    request.body = standard_webhooks::body(event);
+  }
+  if (has_content)
+    request.headers.emplace_back("Content-Type", type);
+}
+
+/* Writes the event's own headers that the sink's owner has listed, except those that the sink writes, even if the
+ * sink's has no value. */
+void WebhookConfig::write_event_headers(const ob_event &event, HttpMessage &request) const {
+  for (const ob_header &header : headers_of(event)) {
+    std::string_view name = view(header.name);
+    if (!forwarded.takes(name))
+      continue;
+    bool written = (cloud_events && cloud_events->is_attribute(name)) || has_same_variable(request.headers, name) ||
+                   has_same_variable(auth.headers, name) ||
+                   std::any_of(event_headers.begin(), event_headers.end(),
+                               [&](auto &given) { return same_variable(given.first, name); });
+    if (!header.binary && !written)
+      request.headers.emplace_back(name, view(header.value));
+  }
+}
+
+HttpMessage WebhookConfig::render(const ob_event &event) const {
+  HttpMessage request;
+  if (target.has_variables())
+    request.url = target.render(event);
+  request.headers.emplace_back("User-Agent", "outbox");
+  write_content(event, request);
+  request.headers.emplace_back(id_header, uuid_text(event.id));
+  if (idempotency_key)
+    request.headers.emplace_back("Idempotency-Key", idempotency_key_of(event));
+  request.headers.insert(request.headers.end(), headers.begin(), headers.end());
+  for (auto &[name, value] : event_headers)
+    if (std::string text; value.render(event, text))
+      request.headers.emplace_back(name, std::move(text));
+  write_event_headers(event, request);
+  for (auto &[name, value] : request.headers)
+    if (value.find_first_not_of(" \t") == value.npos)
+      value.clear(); /* HTTP ignores blanks around a value */
+  return request;
+}
+
+HttpHeaders WebhookConfig::attempt_headers(const HttpContent &content, int64_t now) const {
+  const HttpMessage &request = content.messages.at(0);
+  HttpHeaders added = auth.headers;
+  if (content.grant)
+    added.emplace_back("Authorization", "Bearer " + *content.grant);
+  added.emplace_back(timestamp_header, std::to_string(now));
+  std::string signatures;
+  for (const standard_webhooks::SigningKey &key : auth.signing_keys)
+    signatures.append(signatures.empty() ? "" : " ")
+        .append(key.sign(*find_header(request.headers, id_header), now, request.body));
+  if (!signatures.empty())
+    added.emplace_back(signature_header, std::move(signatures));
+  return added;
+}
+
+}  // namespace outbox
