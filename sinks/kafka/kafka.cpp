@@ -8,15 +8,16 @@
 
 namespace outbox {
 
-Submitted KafkaSink::produce(uint64_t ticket, uint64_t key_hash, bool alone, const Record &record) {
+Submitted KafkaSink::produce(const KafkaTicket &event, const Record &record) {
   if (slots_.used() == 0) {
     now_ = std::chrono::steady_clock::now();
     stall_detector_.on_submit(0, now_);
   }
   const KafkaTopics::Topic *refused = topics_.empty() ? nullptr : topics_.find(record.topic);
-  alone = alone || key_hash == 0 || (refused && refused->careful() && refused->max_in_flight == 1);
+  const bool alone =
+      event.alone || event.key_hash == 0 || (refused && refused->careful() && refused->max_in_flight == 1);
   KafkaProducer::Topic *topic = producer_->topic(record.topic);
-  uint64_t opaque = slots_.take(ticket, key_hash, topic, record.partition >= 0, alone, now_);
+  uint64_t opaque = slots_.take(event, topic, record.partition >= 0, alone, now_);
   rd_kafka_resp_err_t error = topic ? producer_->produce(*topic, record, opaque) : rd_kafka_last_error();
   if (error == RD_KAFKA_RESP_ERR_NO_ERROR) {
     if (refused) /* the event is accepted by now */
@@ -39,7 +40,7 @@ Submitted KafkaSink::produce(uint64_t ticket, uint64_t key_hash, bool alone, con
     outcome = Outcome::Rejected; /* decided by librdkafka's own limit: it will never fit */
   std::string message = explain(error, rd_kafka_err2str(error), record.topic, -1);
   ob_reason reason = outcome == Outcome::Returned ? OB_REASON_NONE : kafka_reason(error);
-  return Completion{{outcome, std::move(message), reason}, ticket, key_hash};
+  return Completion{{outcome, std::move(message), reason}, event.ticket, event.key_hash};
 }
 
 static constexpr const char *waits_for_answer =
@@ -49,6 +50,12 @@ static constexpr std::chrono::milliseconds queued_key_pause{1000};
 Submitted KafkaSink::submit(const ob_event &event) {
   if (credit() == 0)
     return false;
+  if (losses_.is_suspect(event.position)) {
+    draining_ = slots_.used() > 0; /* until no other event is in flight */
+    if (draining_)
+      return false;
+    losses_.send_alone();
+  }
   if (!producer_) {
     try {
       producer_ = std::make_unique<KafkaProducer>(*config_, tokens_.get(), reporter_->wake_fd(), some_are_silent_);
@@ -58,6 +65,7 @@ Submitted KafkaSink::submit(const ob_event &event) {
           {Outcome::SinkDown, std::string(bad.what()) + ": " + bad.detail}, event.ticket, event.key_hash};
     }
   }
+  const KafkaTicket ticket{event.ticket, event.key_hash, event.position, event.alone};
   config_->record(event, record_);
   bool waits = topic_queues_.has_topic(record_.topic);
   if (KafkaTopics::Topic *refused = topics_.empty() ? nullptr : topics_.find(record_.topic)) {
@@ -78,7 +86,7 @@ Submitted KafkaSink::submit(const ob_event &event) {
     }
   }
   if (waits) {
-    topic_queues_.add({event.ticket, event.key_hash, event.alone, record_.kept()});
+    topic_queues_.add({ticket, record_.kept()});
     return true;
   }
   if (topic_queues_.has_key(event.key_hash)) /* no back-pressure: events of other keys can be sent */
@@ -87,7 +95,7 @@ Submitted KafkaSink::submit(const ob_event &event) {
                        .retry_after_ms = queued_key_pause.count()},
                       event.ticket,
                       event.key_hash};
-  return produce(event.ticket, event.key_hash, event.alone, record_);
+  return produce(ticket, record_);
 }
 
 /* Sends queued events whose topics can take them now. */
@@ -97,16 +105,16 @@ void KafkaSink::send_queued() {
   bool paused = false;
   std::optional<uint64_t> failed_key;
   topic_queues_.each_topic([&](const KafkaTopicQueues::Event &event) {
-    if (failed_key)
+    if (failed_key || (losses_.is_alone() && slots_.used() > 0))
       return false; /* the event may be of the failed key */
     if (KafkaTopics::Topic *refused = topics_.find(event.record.topic))
       if (auto answer = topics_.ask(*refused, now_); answer != KafkaTopics::Answer::Send) {
         paused |= answer == KafkaTopics::Answer::Defer;
         return false;
       }
-    Submitted submitted = produce(event.ticket, event.key_hash, event.alone, event.record);
+    Submitted submitted = produce(event.of, event.record);
     if (submitted.ended()) {
-      failed_key = event.key_hash;
+      failed_key = event.of.key_hash;
       reporter_->complete(std::move(*submitted.ended()));
     }
     return static_cast<bool>(submitted);
@@ -142,6 +150,7 @@ void KafkaSink::poll() {
   if (producer_ && slots_.used() == 0)
     producer_->resume();
   check_clock(now_);
+  check_losses();
   if (!fatal_.empty()) {
     replace_producer(fatal_);
     reporter_->down(std::exchange(fatal_, {}), OB_REASON_OTHER);
@@ -192,6 +201,7 @@ void KafkaSink::on_endings(const KafkaProducer::Endings &endings) {
     if (!slots_.give(ending.opaque, slot))
       continue;
     full_ = false;
+    losses_.ended(1);
     std::string resumed;
     if (ending.error == RD_KAFKA_RESP_ERR_NO_ERROR && !topics_.empty() &&
         until_memory([&] { return topics_.acknowledged(ending.opaque, resumed); })) {
@@ -226,8 +236,10 @@ void KafkaSink::on_endings(const KafkaProducer::Endings &endings) {
     }
   }
   report();
-  if (acknowledged)
-    stall_detector_.on_acknowledgement(std::chrono::steady_clock::now());
+  if (!acknowledged)
+    return;
+  losses_.acknowledged();
+  stall_detector_.on_acknowledgement(std::chrono::steady_clock::now());
 }
 
 void KafkaSink::on_log(rd_kafka_event_t *event) {
@@ -251,6 +263,7 @@ void KafkaSink::replace_producer(const std::string &cause) {
   reporter_->complete(slots_.release_all(why));
   reporter_->complete(topic_queues_.release(0, true, why.c_str()));
   topics_.forget_in_flight();
+  losses_.producer_replaced();
   full_ = draining_ = clock_went_back_ = was_closed_ = false;
   closed_at_ = Time::max();
   times_up_when_down_ = 0; /* the next producer counts from 0 */

@@ -67,12 +67,14 @@ void KafkaSink::on_failure(const KafkaSlots::Slot &slot, uint64_t opaque, rd_kaf
   if (error == RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION && !slot.placed)
     outcome = Outcome::Returned; /* the topic was deleted, or created again with fewer partitions */
   std::string message = explain(error, text, topic, partition);
+  int max_refusals = 0;
   if (is_batch_refusal(error)) {
     /* All events of the batch are sent again one at a time, so that the culprit is refused alone. No event is sent
      * before all in flight have ended, otherwise it could share a batch with others. */
     size_t culprit = topics_.refused(topic, opaque, now_);
     draining_ |= culprit == 0;
-    outcome = culprit > 0 ? Outcome::Rejected : Outcome::Returned;
+    outcome = culprit > 0 ? Outcome::Retry : Outcome::Returned;
+    max_refusals = 1; /* for good, unless every event is refused */
     if (culprit > 0 &&
         (error == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE || error == RD_KAFKA_RESP_ERR_RECORD_LIST_TOO_LARGE))
       message += "; with its key and headers the event has " + std::to_string(culprit) +
@@ -85,7 +87,9 @@ void KafkaSink::on_failure(const KafkaSlots::Slot &slot, uint64_t opaque, rd_kaf
   ob_reason why = outcome == Outcome::Returned ? OB_REASON_NONE : kafka_reason(error);
   if (down_ && why == OB_REASON_TIMEOUT)
     why = last_reason_; /* the outage caused the timeout */
-  reporter_->complete(Completion{{outcome, std::move(message), why}, slot.ticket, slot.key_hash});
+  Completion ended{{outcome, std::move(message), why}, slot.ticket, slot.key_hash};
+  ended.max_refusals = max_refusals;
+  reporter_->complete(std::move(ended));
   return_queued_of(slot.key_hash);
 }
 
@@ -125,7 +129,7 @@ void KafkaSink::on_error(rd_kafka_event_t *event) {
     return;
   }
   if (error == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN) {
-    if (was_closed_ && !down_)
+    if ((was_closed_ || losses_.is_alone()) && !down_)
       closed_at_ = std::chrono::steady_clock::now(); /* librdkafka connects again: an outage only if that fails */
     else
       all_brokers_down(text);
@@ -135,7 +139,7 @@ void KafkaSink::on_error(rd_kafka_event_t *event) {
     return; /* librdkafka also logs it and retries by itself */
   last_reason_ = kafka_reason(error);
   on_lost_connection(text);
-  if (closed_at_ != Time::max() && !was_closed_ && producer_->brokers_up() == 0)
+  if (closed_at_ != Time::max() && !was_closed_ && !losses_.is_alone() && producer_->brokers_up() == 0)
     all_brokers_down("all brokers are down");
   /* One of several brokers may be away; wrong credentials are wrong everywhere. */
   if (error != RD_KAFKA_RESP_ERR__TRANSPORT && error != RD_KAFKA_RESP_ERR__RESOLVE &&
@@ -167,6 +171,40 @@ void KafkaSink::on_lost_connection(std::string_view text) {
   last_error_ = std::move(reason);
   if (down_)
     reporter_->down(last_error_, last_reason_);
+}
+
+static constexpr std::chrono::milliseconds suspect_pause{1000};
+
+/* Replaces a producer that would send the same batch again. librdkafka tells the same error only every 30 s, so what
+ * counts is how many of its connections are not up any more. */
+void KafkaSink::check_losses() {
+  if (!producer_ || !losses_.has_lost(producer_->connections_lost()) || slots_.used() == 0)
+    return;
+  const KafkaSlots::Slot &oldest = *slots_.oldest();
+  const auto suspicion = losses_.suspect(slots_.used(), oldest.ticket, oldest.position);
+  if (suspicion == KafkaLosses::Suspicion::None)
+    return;
+  if (suspicion == KafkaLosses::Suspicion::Some) {
+    const std::string cause =
+        "connections break again and again with the same event in flight: " + std::to_string(slots_.used()) +
+        " events are sent again, one at a time";
+    reporter_->log(OB_LOG_WARNING, cause + ": " + last_error_);
+    replace_producer(cause);
+    return;
+  }
+  /* Until another event has passed, brokers may break at every event: the circuit opens, and others are tried. */
+  const bool blamed = suspicion == KafkaLosses::Suspicion::Blamed;
+  if (!blamed)
+    reporter_->down(last_error_, OB_REASON_CONNECTION);
+  std::vector<Completion> ended = slots_.release_all("");
+  for (Completion &each : ended)
+    static_cast<Verdict &>(each) = {.outcome = blamed ? Outcome::RetryBlameSink : Outcome::Deferred,
+                                    .error =
+                                        "the connection breaks at this event, which was sent alone: " + last_error_,
+                                    .reason = OB_REASON_CONNECTION,
+                                    .retry_after_ms = blamed ? -1 : suspect_pause.count()};
+  reporter_->complete(std::move(ended));
+  replace_producer("the connection broke at an event that was sent alone");
 }
 
 /* Detects a broker that is connected but does not respond; librdkafka has no event for that. */

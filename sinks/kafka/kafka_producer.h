@@ -6,6 +6,7 @@
 
 #include <librdkafka/rdkafka.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <memory>
@@ -92,6 +93,11 @@ public:
   /* The number of brokers that are connected now, and how often any broker has connected. */
   int brokers_up() const { return brokers_up_; }
   uint64_t times_up() const { return times_up_; }
+  /* How many connections to brokers were up and are not any more. */
+  uint64_t connections_lost() const {
+    const auto up = static_cast<uint64_t>(std::max(brokers_up_.load(), 0));
+    return times_up_ - std::min<uint64_t>(up, times_up_);
+  }
 
   /* This bit of an opaque marks a message behind which no message of its key can be: its failure does not stop the
    * producer. */

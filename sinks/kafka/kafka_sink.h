@@ -6,6 +6,7 @@
 
 #include "delivery/engine/background_jobs.h"
 #include "delivery/engine/stall_detector.h"
+#include "kafka_losses.h"
 #include "kafka_slots.h"
 #include "kafka_topics.h"
 #include "kafka_topic_queues.h"
@@ -40,6 +41,8 @@ public:
 
   uint32_t credit() const override {
     size_t taken = slots_.used() + topic_queues_.size();
+    if (losses_.is_alone())
+      return taken == 0 && !draining_ && !(producer_ && producer_->stopped()) ? 1 : 0;
     if (full_ || draining_ || (producer_ && producer_->stopped()) || taken >= config_->max_messages())
       return 0;
     return config_->max_messages() - static_cast<uint32_t>(taken);
@@ -84,7 +87,7 @@ private:
   void on_endings(const KafkaProducer::Endings &endings);
   void on_failure(const KafkaSlots::Slot &slot, uint64_t opaque, rd_kafka_resp_err_t error, const std::string &topic,
                   int32_t partition);
-  Submitted produce(uint64_t ticket, uint64_t key_hash, bool alone, const Record &record);
+  Submitted produce(const KafkaTicket &event, const Record &record);
   void send_queued();
   void return_queued_of(uint64_t key_hash);
   Completion topic_failed(const KafkaSlots::Slot &slot, uint64_t opaque, rd_kafka_resp_err_t error,
@@ -110,6 +113,7 @@ private:
     return std::chrono::system_clock::now().time_since_epoch() - now.time_since_epoch();
   }
   void replace_producer(const std::string &cause);
+  void check_losses();
   std::string explain(rd_kafka_resp_err_t error, const char *text, const std::string &topic, int32_t partition) const;
 
   std::shared_ptr<const KafkaConfig> config_;
@@ -120,6 +124,7 @@ private:
   KafkaSlots slots_;
   KafkaTopics topics_;
   KafkaTopicQueues topic_queues_;
+  KafkaLosses losses_;
   StallDetector stall_detector_;
   Record record_;
   std::string last_error_;                       /* the last connection error: why brokers are down */

@@ -14,6 +14,13 @@
 
 namespace outbox {
 
+/* What the sink knows of an event apart from its record. */
+struct KafkaTicket {
+  uint64_t ticket, key_hash;
+  int64_t position;
+  bool alone; /* no later event of its key is submitted until this one has ended */
+};
+
 class KafkaSlots {
 public:
   using Time = std::chrono::steady_clock::time_point;
@@ -21,6 +28,7 @@ public:
   struct Slot {
     uint64_t ticket = 0;
     uint64_t key_hash = 0;
+    int64_t position = 0;
     uint32_t generation = 0;
     bool used = false;
     bool placed = false; /* the event's options name its partition */
@@ -29,7 +37,7 @@ public:
   };
 
   /* Returns the opaque for the message. `alone`: no later event of its key is produced until this one has ended. */
-  uint64_t take(uint64_t ticket, uint64_t key_hash, KafkaProducer::Topic *topic, bool placed, bool alone, Time now) {
+  uint64_t take(const KafkaTicket &event, KafkaProducer::Topic *topic, bool placed, bool alone, Time now) {
     if (free_.empty()) { /* memory first: a slot is made with all that it needs, or not at all */
       if (slots_.size() == slots_.capacity())
         slots_.reserve(2 * slots_.size() + 16);
@@ -40,8 +48,9 @@ public:
     uint32_t index = free_.back();
     free_.pop_back();
     Slot &slot = slots_[index];
-    slot.ticket = ticket;
-    slot.key_hash = key_hash;
+    slot.ticket = event.ticket;
+    slot.key_hash = event.key_hash;
+    slot.position = event.position;
     slot.generation++;
     slot.used = true;
     slot.placed = placed;

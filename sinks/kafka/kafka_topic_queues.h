@@ -14,15 +14,14 @@
 #include "delivery/base/until_memory.h"
 #include "delivery/engine/sink.h"
 #include "delivery/formats/record.h"
+#include "kafka_slots.h"
 
 namespace outbox {
 
 class KafkaTopicQueues {
 public:
   struct Event {
-    uint64_t ticket;
-    uint64_t key_hash;
-    bool alone;
+    KafkaTicket of;
     Record record;
   };
 
@@ -33,7 +32,7 @@ public:
 
   /* If it throws, at most an empty queue of the topic stays until each_topic(). */
   void add(Event event) {
-    const uint64_t key_hash = event.key_hash;
+    const uint64_t key_hash = event.of.key_hash;
     std::deque<Event> &queue = topics_[event.record.topic];
     queue.push_back(std::move(event));
     try {
@@ -52,7 +51,7 @@ public:
     for (auto at = topics_.begin(); at != topics_.end();) {
       std::deque<Event> &queue = at->second;
       while (!queue.empty() && take(queue.front())) {
-        forget_key(queue.front().key_hash);
+        forget_key(queue.front().of.key_hash);
         queue.pop_front();
         size_--;
       }
@@ -68,9 +67,9 @@ public:
     until_memory([&] { released.reserve(size_); });
     for (auto &[topic, queue] : topics_)
       std::erase_if(queue, [&](const Event &event) {
-        if (!everything && event.key_hash != key_hash)
+        if (!everything && event.of.key_hash != key_hash)
           return false;
-        released.push_back({{Outcome::Returned, text_if_memory(why)}, event.ticket, event.key_hash});
+        released.push_back({{Outcome::Returned, text_if_memory(why)}, event.of.ticket, event.of.key_hash});
         return true;
       });
     for (const Completion &each : released)

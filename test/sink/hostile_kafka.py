@@ -38,9 +38,7 @@ class Broker(Fake):
     extension = "outbox"
     chatter = response(987654321)
     offset = 0
-    gaps = {"unknown id": "librdkafka reads no names of topics in the answer to its request, so one for another topic counts",
-            "reset at one event": "librdkafka sends a batch again as it was, so nothing tells which event breaks the connection",
-            "refused by everybody": "events that a broker refuses for good become dead letters, whatever their number"}
+    gaps = {"unknown id": "librdkafka reads no names of topics in the answer to its request, so one for another topic counts"}
     without = {"nonsense limits": "a producer believes no limit of a broker"}
 
     def statements(self, more: str) -> list[str]:
