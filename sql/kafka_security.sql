@@ -46,8 +46,9 @@ SELECT pg_temp.attempt($$security_protocol 'tls'$$);
 
 -- Secrets only in the user mapping, and none of them in an error
 SELECT option, pg_temp.attempt(option || ' ''hunter2''') FROM unnest(ARRAY[
-  'sasl_password', 'ssl_key_pem', 'ssl_key_password', 'ssl_keystore_password', 'sasl_oauthbearer_client_secret']) AS option;
+  'sasl_password', 'ssl_key_pem', 'ssl_keystore_password', 'sasl_oauthbearer_client_secret']) AS option;
 CREATE USER MAPPING FOR PUBLIC SERVER regress_k OPTIONS (ssl_key_pem 'hunter2');
+CREATE USER MAPPING FOR PUBLIC SERVER regress_k OPTIONS (ssl_key_password 'hunter2');
 CREATE USER MAPPING FOR PUBLIC SERVER regress_k OPTIONS (ssl_certificate_pem 'hunter2');
 CREATE USER MAPPING FOR PUBLIC SERVER regress_k OPTIONS (ssl_ca_location '/etc/passwd');
 CREATE USER MAPPING FOR PUBLIC SERVER regress_k OPTIONS (sasl_username 'outbox', sasl_password 'hunter2');

@@ -88,10 +88,8 @@ SELECT pg_temp.map('username', 'me', 'headers', '{"Authorization": "Token hunter
 \set locked `openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -aes256 -pass pass:regress 2>/dev/null`
 SELECT pg_temp.map('ssl_certificate_pem', :'certificate');
 SELECT pg_temp.map('ssl_key_pem', :'key');
-SELECT pg_temp.map('ssl_key_password', 'hunter2');
 SELECT pg_temp.map('ssl_certificate_pem', :'certificate', 'ssl_key_pem', :'key');
 SELECT pg_temp.map('ssl_certificate_pem', :'certificate', 'ssl_key_pem', :'locked');
-SELECT pg_temp.map('ssl_certificate_pem', :'certificate', 'ssl_key_pem', :'locked', 'ssl_key_password', 'hunter2');
 SELECT pg_temp.make('ssl_key_pem', 'hunter2');
 
 -- Good ones

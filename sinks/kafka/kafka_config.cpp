@@ -201,7 +201,7 @@ KafkaConfig::KafkaConfig(const Options &server, const Options *mapping, Owner ow
   check_kafka_security(properties_, mapping != nullptr);
   check_kafka_tokens(properties_, server, mapping);
   if (mapping) {
-    open_kafka_key(properties_);
+    check_kafka_key(properties_);
     tokens_ = kafka_token_source(properties_, server, *mapping);
   }
 

@@ -40,6 +40,7 @@ static constexpr Owned owned[] = {
     {"metadata.broker.list", "Use option \"bootstrap_servers\"."},
     {"plugin.library.paths", "It would load code into the database server."},
     {"queuing.strategy", "Events of one key must keep their order."},
+    {"ssl.key.password", "A key has no password. To remove it: openssl pkey -in protected.pem -out key.pem"},
     {"statistics.interval.ms", "The sink reads no statistics: look at outbox.sinks and outbox.metrics()."},
     {"transaction.timeout.ms", "Events are not sent in Kafka transactions."},
     {"transactional.id", "Events are not sent in Kafka transactions."},

@@ -84,12 +84,10 @@ static void check_credentials(const KafkaProperties &given, const std::string &w
                "Use CREATE USER MAPPING FOR PUBLIC SERVER ... OPTIONS (sasl_username '...', sasl_password '...').");
 }
 
-void open_kafka_key(KafkaProperties &given) {
-  auto key = given.find("ssl.key.pem");
-  if (key == given.end())
-    return;
-  key->second = open_key({key->second, find(given, "ssl.certificate.pem"), find(given, "ssl.key.password")});
-  given.erase("ssl.key.password");
+void check_kafka_key(const KafkaProperties &given) {
+  auto *key = find(given, "ssl.key.pem"), *certificate = find(given, "ssl.certificate.pem");
+  if (key && certificate)
+    check_key_pair(*key, *certificate);
 }
 
 static void check_client_certificate(const KafkaProperties &given) {

@@ -16,9 +16,8 @@ using KafkaProperties = std::map<std::string, std::string, std::less<>>;
  */
 void check_kafka_security(const KafkaProperties &given, bool whole);
 
-/* Replaces the private key by the unencrypted one, because librdkafka would decrypt it on the thread that starts a
- * client, twice. Key and certificate must belong together if both are given. Throws BadInput. */
-void open_kafka_key(KafkaProperties &given);
+/* Key and certificate must belong together if both are given. Throws BadInput. */
+void check_kafka_key(const KafkaProperties &given);
 
 /* The mechanisms that librdkafka was built with: "PLAIN, SCRAM-SHA-256, ...". */
 std::string kafka_mechanisms();

@@ -22,8 +22,7 @@ public:
   void check_mapping(const Options &mapping) const override {
     KafkaProperties given;
     add_kafka_properties(mapping, given);
-    if (given.contains("ssl.certificate.pem")) /* otherwise the password may come with another command, too */
-      open_kafka_key(given);
+    check_kafka_key(given);
     check_kafka_token_mapping(mapping);
   }
   SecretMask secrets(const Options &mapping) const override {

@@ -34,7 +34,7 @@ extern "C" {
 #endif
 
 /* The interface is this file. Its number is raised by each change after which a kind must be compiled anew. */
-enum { OB_KIND_MAGIC = 0x6f627831, OB_KIND_INTERFACE = 12 };
+enum { OB_KIND_MAGIC = 0x6f627831, OB_KIND_INTERFACE = 13 };
 
 /* ---- plain data ------------------------------------------------------------------------------------------- */
 
@@ -66,7 +66,6 @@ typedef enum ob_error_kind {
   OB_WRONG_PLACE,    /* a secret given to the server, or a server option given to the user mapping */
   OB_FORBIDDEN,      /* superuser only */
   OB_TOO_LARGE,      /* the event is larger than the sink can ever send */
-  OB_NOT_YET,        /* of sink_open(): the client's key is being opened on another thread; ask again */
   OB_INTERNAL        /* out of memory, a library refused to start */
 } ob_error_kind;
 

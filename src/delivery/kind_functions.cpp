@@ -116,20 +116,11 @@ std::string for_sink(const std::string &hint, const char *sink) {
   return text;
 }
 
-/* A key that a password protects is not opened only to advise, which takes up to a second for each sink. */
-Options without_protected_key(Options mapping) {
-  if (find_option(mapping, SSL_KEY_PASSWORD))
-    for (OptionName name : {SSL_KEY_PEM, SSL_KEY_PASSWORD, SSL_CERTIFICATE_PEM})
-      mapping.erase(name);
-  return mapping;
-}
-
 size_t advise(const char *kind, const char *sink, const ob_sink_options *given, ob_advice *out, size_t max) noexcept {
   return guarded(nullptr, size_t(0), [&] {
     const SinkKind &sinks = sink_kind(kind);
     const Options server = server_of(given), secrets = mapping_of(given);
-    const Options parsed = without_protected_key(secrets);
-    auto config = parse_options(sinks, server, &parsed);
+    auto config = parse_options(sinks, server, &secrets);
     size_t written = 0;
     for (const Advice &advice : sinks.advise(*config, server, given->mapping_known ? &secrets : nullptr)) {
       if (written == max)
@@ -284,10 +275,7 @@ ob_sink *sink_open(ob_engine *engine, const char *name, const char *kind, const 
   return guarded(error, static_cast<ob_sink *>(nullptr), [&]() -> ob_sink * {
     const SinkKind &sink = sink_kind(kind);
     const Options secrets = mapping_of(given), server = server_of(given);
-    Options opened = secrets;
-    if (!inside(engine)->open_key(opened))
-      throw BadInput(OB_NOT_YET, SSL_KEY_PEM, "the client's key is being opened", {}, {});
-    auto config = parse_options(sink, server, &opened, owner_of(given));
+    auto config = parse_options(sink, server, &secrets, owner_of(given));
     const std::string *on_dead_letter = find_option(server, ON_DEAD_LETTER);
     bool blocks_on_dead_letter = on_dead_letter && parse_on_dead_letter(ON_DEAD_LETTER, *on_dead_letter);
     OpenSink *open_sink =

@@ -72,10 +72,7 @@ Worker::~Worker() {
 void Worker::open(const char *kind, const OptionList &options, const OptionList &mapping) {
   ob_error error{};
   sink_ = second_try("ob_sink_open()", [&] {
-    ob_sink *sink = nullptr;
-    do
-      sink = under_test([&] { return border::sink_open(engine_, "main", kind, options, mapping, &error); });
-    while (!sink && error.kind == OB_NOT_YET && usleep(1000) == 0);
+    ob_sink *sink = under_test([&] { return border::sink_open(engine_, "main", kind, options, mapping, &error); });
     if (!sink && error.message[0] == '\0')
       failed("ob_sink_open() failed without a message");
     return sink;

@@ -29,7 +29,7 @@ def folder(tmp_path_factory):
     """The directory of the PEM files that the examples name."""
     folder = tmp_path_factory.mktemp("docs")
     authority = Authority("docs")
-    certificate = authority.issue("client", password="sesame")
+    certificate = authority.issue("client")
     for name, pem in (("ca.pem", authority.certificate), ("client.pem", certificate.certificate), ("client.key", certificate.key)):
         (folder / name).write_text(pem)
     return folder

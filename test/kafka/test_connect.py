@@ -12,7 +12,6 @@ WAYS = {
     "plaintext": ("PLAINTEXT", nothing, nothing),
     "tls": ("SSL", tls, nothing),
     "mutual-tls": ("MTLS", tls, lambda s: client_key(s.client_authority)),
-    "mutual-tls-encrypted-key": ("MTLS", tls, lambda s: client_key(s.client_authority, "of the key")),
     "plain-without-tls": ("SASL_PLAINTEXT", sasl_plaintext, password),
     "plain": ("SASL_SSL", lambda s: sasl(s, "PLAIN"), password),
     "scram-256": ("SASL_SSL", lambda s: sasl(s, "SCRAM-SHA-256"), password),

@@ -15,7 +15,7 @@ EXAMPLES = re.findall(r"^```sql\n(.*?)^```$", SECTION, re.MULTILINE | re.DOTALL)
 @pytest.fixture
 def psql(pg, db, security, tmp_path):
     """Runs a script in the directory with the PEM files of the examples."""
-    client = client_key(security.client_authority, "sesame")
+    client = client_key(security.client_authority)
     for name, pem in (("ca.pem", security.ca_pem), ("client.pem", client["ssl_certificate_pem"]), ("client.key", client["ssl_key_pem"])):
         (tmp_path / name).write_text(pem)
 

@@ -15,13 +15,13 @@ def test_no_secret_is_told(pg, db, kafka, security, setting, aggregate):
     """Sinks that deliver and sinks that are refused, all with librdkafka's debug output in the server's log."""
     setting("log_min_messages", "debug1")
     start = pg.log.stat().st_size
-    locked = client_key(security.client_authority, "of-this-key-alone")
+    mutual = client_key(security.client_authority)
     wrong = {"sasl_username": "outbox", "sasl_password": "wrong-and-secret-too"}
     sinks = {
         "plain": ("SASL_SSL", sasl(security, "PLAIN"), password(security)),
         "refused": ("SASL_SSL", sasl(security, "PLAIN"), wrong),
         "scram": ("SASL_SSL", sasl(security, "SCRAM-SHA-256"), password(security, "second")),
-        "mutual": ("MTLS", tls(security), locked),
+        "mutual": ("MTLS", tls(security), mutual),
         "oidc": ("SASL_SSL", oidc(security), client_secret(security)),
     }
     security.tokens.start()
@@ -31,15 +31,15 @@ def test_no_secret_is_told(pg, db, kafka, security, setting, aggregate):
     wait_until(lambda: {"plain", "mutual", "oidc"}.isdisjoint(name for name, in db.sql("SELECT sink FROM outbox.events_pending")), 20, "delivery")
     wait_until(lambda: db.value("SELECT state FROM outbox.sinks WHERE name = 'refused'") == "circuit open", 20, "the refusal")
     with pytest.raises(psycopg.Error) as refusal:
-        db.set_mapping("mutual", ssl_key_password="wrong-password-of-the-key")
+        db.set_mapping("mutual", ssl_key_password="password-of-the-key")
 
     told = pg.log.read_bytes()[start:].decode(errors="replace")
     assert "librdkafka SASL" in told and "librdkafka CONNECTED" in told, "the debug output is there"
     told = "\n".join(line for line in told.splitlines() if "STATEMENT" not in line)  # PostgreSQL's log of a failed statement
     told += str(db.sql("SELECT * FROM outbox.sinks")) + str(db.sql("SELECT last_error FROM outbox.events")) + str(refusal.value)
     told += str(db.sql("SELECT query FROM pg_stat_activity WHERE backend_type = 'outbox worker'"))
-    secrets = [*security.users.values(), wrong["sasl_password"], "of-this-key-alone", security.tokens.secret, *security.tokens.tokens,
-               *lines_of(locked["ssl_key_pem"])]
+    secrets = [*security.users.values(), wrong["sasl_password"], "password-of-the-key", security.tokens.secret, *security.tokens.tokens,
+               *lines_of(mutual["ssl_key_pem"])]
     assert [secret for secret in secrets if secret in told] == []
 
 

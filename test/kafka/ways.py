@@ -33,6 +33,6 @@ def client_secret(security) -> dict[str, str]:
     return {"sasl_oauthbearer_client_secret": security.tokens.secret}
 
 
-def client_key(authority, secret: str | None = None, expired: bool = False) -> dict[str, str]:
-    issued = authority.issue("client", password=secret, expired=expired)
-    return {"ssl_key_pem": issued.key, "ssl_certificate_pem": issued.certificate} | ({"ssl_key_password": secret} if secret else {})
+def client_key(authority, expired: bool = False) -> dict[str, str]:
+    issued = authority.issue("client", expired=expired)
+    return {"ssl_key_pem": issued.key, "ssl_certificate_pem": issued.certificate}

@@ -162,7 +162,7 @@ def test_no_secret_is_told_in_any_trouble(db, pg, kafka, endpoint, watcher):
 def test_a_secret_is_refused_where_everybody_reads_it(db):
     """In the options of a server."""
     for kind, option in (("webhook", "secret"), ("webhook", "bearer_token"), ("webhook", "password"), ("webhook", "proxy_password"), ("webhook", "ssl_key_pem"),
-                         ("kafka", "sasl_password"), ("kafka", "ssl_key_pem"), ("kafka", "ssl_key_password")):
+                         ("kafka", "sasl_password"), ("kafka", "ssl_key_pem"), ("kafka", "ssl_keystore_password")):
         with pytest.raises(psycopg.Error) as error:
             db._create_server("s", f"outbox_{kind}", ({"url": "https://a.example"} if kind == "webhook" else {"bootstrap_servers": "a"}) | {option: MARK})
         assert "CREATE USER MAPPING FOR PUBLIC" in error.value.diag.message_hint, option

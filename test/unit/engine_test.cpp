@@ -10,7 +10,6 @@
 #include <pthread.h>
 
 #include "delivery/engine/background_jobs.h"
-#include "delivery/engine/opened_keys.h"
 #include "delivery/options/options.h"
 #include "door.h"
 #include "memory_sink.h"
@@ -541,19 +540,16 @@ private:
   pthread_attr_t usual_;
 };
 
-TEST(Engine, AKeyIsOpenedAsSoonAsThereIsAThread) {
-  outbox::OpenedKeys keys;
+TEST(Engine, AJobRunsAsSoonAsThereIsAThread) {
   outbox::BackgroundJobs jobs;
-  outbox::Options mapping{{"ssl_key_pem", "no key"}, {"ssl_key_password", "secret"}};
+  std::atomic<int> ran{0};
   {
     NoThreads none;
-    EXPECT_THROW(keys.open(mapping, jobs), std::system_error);
+    EXPECT_THROW(jobs.run([&] { ran++; }), std::system_error);
   }
-  auto open = [&] {
-    while (!keys.open(mapping, jobs))
-      EXPECT_TRUE(jobs.finish(patience_ends(std::chrono::seconds(10))));
-  };
-  EXPECT_THROW(open(), outbox::BadInput);
+  jobs.run([&] { ran++; });
+  EXPECT_TRUE(jobs.finish(patience_ends(std::chrono::seconds(10))));
+  EXPECT_EQ(ran, 1);
 }
 
 }  // namespace

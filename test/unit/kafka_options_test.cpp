@@ -57,7 +57,7 @@ TEST(KafkaOptions, ProducerPropertiesAreTakenWithUnderscores) {
                                            {"format", "debezium"}})
     EXPECT_TRUE(check(OB_SERVER, {option}, error)) << option.name << ": " << error.message << " " << error.detail;
   for (ob_option option :
-       door::OptionList{{"sasl_username", "outbox"}, {"sasl_password", "hush"}, {"ssl_key_password", "hush"}})
+       door::OptionList{{"sasl_username", "outbox"}, {"sasl_password", "hush"}, {"ssl_keystore_password", "hush"}})
     EXPECT_TRUE(check(OB_USER_MAPPING, {option}, error)) << option.name << ": " << error.message;
 }
 
@@ -119,7 +119,6 @@ TEST(KafkaOptions, EveryMistakeHasItsOwnError) {
   refused(OB_WRONG_PLACE, "option \"$name\" is a secret and cannot be an option of the server",
           {{{"sasl_password", "hush"}, readable, to_mapping},
            {{"ssl_key_pem", "hush"}, readable, to_mapping},
-           {{"ssl_key_password", "hush"}, readable, to_mapping},
            {{"ssl_keystore_password", "hush"}, readable, to_mapping},
            {{"sasl_oauthbearer_client_secret", "hush"}, readable, to_mapping},
            {{"sasl_oauthbearer_config", "hush"}, readable, to_mapping}});

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "delivery/base/text_view.h"
 #include "delivery/options/options.h"
 
 #include "bad_input.h"

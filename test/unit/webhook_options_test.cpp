@@ -123,13 +123,8 @@ TEST(WebhookOptions, SecretsThatGoIllTogetherAreRefused) {
   refuses({{"bearer_token", "t0ken-t0ken"}, {"headers", R"({"authorization": "Token x"})"}}, "headers");
   refuses({{"ssl_key_pem", own.key_pem()}}, "ssl_certificate_pem", OB_MISSING_OPTION);
   refuses({{"ssl_certificate_pem", own.pem()}}, "ssl_key_pem", OB_MISSING_OPTION);
-  refuses({{"ssl_key_password", "open-it"}}, "ssl_key_pem", OB_MISSING_OPTION);
   refuses({{"ssl_certificate_pem", own.pem()}, {"ssl_key_pem", another.key_pem()}}, "ssl_key_pem");
-  refuses({{"ssl_certificate_pem", own.pem()}, {"ssl_key_pem", own.key_pem("open-it")}}, "ssl_key_password",
-          OB_MISSING_OPTION);
-  refuses(
-      {{"ssl_certificate_pem", own.pem()}, {"ssl_key_pem", own.key_pem("open-it")}, {"ssl_key_password", "no-no"}},
-      "ssl_key_password");
+  refuses({{"ssl_certificate_pem", own.pem()}, {"ssl_key_pem", own.key_pem("open-it")}}, "ssl_key_pem");
   for (const Options &mapping :
        {Options{{"secret", secret}, {"old_secret", old}, {"username", "me"}, {"password", ""}},
         Options{{"username", "me"}}, Options{{"headers", R"({"Authorization": "Token x", "X-Key": "${y}"})"}},

@@ -56,7 +56,7 @@ TEST(WebhookTls, APlainPeerIsTheSinksFault) {
 namespace {
 
 Options client(const Authority &own) {
-  return {{"ssl_certificate_pem", own.pem()}, {"ssl_key_pem", own.key_pem("open")}, {"ssl_key_password", "open"}};
+  return {{"ssl_certificate_pem", own.pem()}, {"ssl_key_pem", own.key_pem()}};
 }
 
 /* The public key of the certificate that the peer was shown. */
@@ -73,30 +73,6 @@ std::string public_key(const Authority &own) {
 }
 
 }  // namespace
-
-/* The caller's thread serves all sinks, and a key may take a second. */
-TEST(WebhookTls, AnEncryptedKeyIsOpenedOnAnotherThread) {
-  Authority own("127.0.0.1");
-  const std::string certificate = own.pem(), key = own.key_pem("open");
-  door::Engine engine;
-  auto open = [&](const char *password) {
-    return engine.open(
-        "webhook", {{"url", "https://127.0.0.1:9/"}, {"allow_networks", "127.0.0.0/8"}},
-        {{"ssl_certificate_pem", certificate.c_str()}, {"ssl_key_pem", key.c_str()}, {"ssl_key_password", password}});
-  };
-  auto opened = [&](const char *password) {
-    ob_sink *sink = nullptr;
-    for (auto end = patience_ends(std::chrono::seconds(30));
-         !(sink = open(password)) && engine.error.kind == OB_NOT_YET && std::chrono::steady_clock::now() < end;)
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    return sink;
-  };
-  EXPECT_EQ(open("open"), nullptr);
-  EXPECT_EQ(engine.error.kind, OB_NOT_YET) << engine.error.message;
-  EXPECT_NE(opened("open"), nullptr) << engine.error.message;
-  EXPECT_EQ(opened("no-no"), nullptr);
-  EXPECT_STREQ(engine.error.subject, "ssl_key_password") << engine.error.message;
-}
 
 TEST(WebhookTls, ShowsItsOwnCertificateAndSharesNoConnectionWithAnothers) {
   Authority authority("127.0.0.1"), one("127.0.0.1"), other("127.0.0.1");

@@ -235,8 +235,8 @@ def test_client_certificates(endpoints, db):
         assert "TLS failed: the endpoint wants a client certificate. " in db.value("SELECT last_error FROM outbox.sinks WHERE name = %s", sink)
         assert db.value("SELECT state FROM outbox.sinks WHERE name = %s", sink) == "circuit open"
         assert not endpoints.receivers[sink].requests
-        stranger, known = endpoints.stranger.issue("client", password="hush"), endpoints.clients.issue("client", password="hush")
-        db.create_mapping(sink, {"ssl_certificate_pem": stranger.certificate, "ssl_key_pem": stranger.key, "ssl_key_password": "hush"})
+        stranger, known = endpoints.stranger.issue("client"), endpoints.clients.issue("client")
+        db.create_mapping(sink, {"ssl_certificate_pem": stranger.certificate, "ssl_key_pem": stranger.key})
         *_, (step, ok, message, hint) = probe(db, sink)
         refused = ("the endpoint does not accept the client certificate, whose authority it does not know", "the endpoint hung up when it had got the client certificate")
         assert (step, ok) == ("TLS", False) and message in refused and "ssl_certificate_pem" in hint, message

@@ -216,7 +216,7 @@ def test_a_handshake_that_hangs(db, server):
 
 
 def test_a_client_certificate(db, make_server, authority, name):
-    own, app = authority.issue("nats", "127.0.0.1"), authority.issue("app", password="the key's words")
+    own, app = authority.issue("nats", "127.0.0.1"), authority.issue("app")
     server = make_server(tls={"authority": authority.certificate, "certificate": own.certificate, "key": own.key})
     stream = Stream(server, name)
     server.stop()
@@ -227,7 +227,7 @@ def test_a_client_certificate(db, make_server, authority, name):
     db.nats_sink("nats", server, {"ssl_certificate_pem": stranger.certificate, "ssl_key_pem": stranger.key}, **tls)
     state_is(db, "circuit open", "does not accept the client's certificate")
     db.sql("DROP USER MAPPING FOR PUBLIC SERVER nats")
-    db.create_mapping("nats", {"ssl_certificate_pem": app.certificate, "ssl_key_pem": app.key, "ssl_key_password": "the key's words"})
+    db.create_mapping("nats", {"ssl_certificate_pem": app.certificate, "ssl_key_pem": app.key})
     db.enqueue("Order", "1")
     wait_until(lambda: db.pending() == 0, 30, sinks(db))
     steps = probe(db)

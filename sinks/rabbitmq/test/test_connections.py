@@ -199,8 +199,8 @@ def test_a_handshake_that_hangs(db, broker, exchange):
 
 def test_a_client_certificate(db, tls_broker, authority, exchange):
     queue = Queue(tls_broker, exchange)
-    own = authority.issue("app", password="the key's words")
-    db.rabbit_sink("rabbit", tls_broker, {"user": "guest", "password": "guest", "ssl_certificate_pem": own.certificate, "ssl_key_pem": own.key, "ssl_key_password": "the key's words"},
+    own = authority.issue("app")
+    db.rabbit_sink("rabbit", tls_broker, {"user": "guest", "password": "guest", "ssl_certificate_pem": own.certificate, "ssl_key_pem": own.key},
                    hosts=f"127.0.0.1:{tls_broker.tls_port}", tls="true", ssl_ca_pem=authority.certificate, exchange=exchange)
     delivers(db, queue)
     stranger = Authority("nobody").issue("app")

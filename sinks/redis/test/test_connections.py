@@ -213,8 +213,8 @@ def test_a_server_with_an_old_tls(rig, old_tls, authority):
 
 def test_a_client_certificate(db, tls_server, authority, stream):
     stream.server = tls_server
-    own, stranger = authority.issue("app", password="the key's words"), Authority("nobody").issue("app")
-    db.redis_sink("redis", tls_server, {"ssl_certificate_pem": own.certificate, "ssl_key_pem": own.key, "ssl_key_password": "the key's words"},
+    own, stranger = authority.issue("app"), Authority("nobody").issue("app")
+    db.redis_sink("redis", tls_server, {"ssl_certificate_pem": own.certificate, "ssl_key_pem": own.key},
                   hosts=f"127.0.0.1:{tls_server.tls_port}", tls="true", ssl_ca_pem=authority.certificate, stream=stream.name)
     delivers(db, stream)
     db.sql("DROP USER MAPPING FOR PUBLIC SERVER redis")

@@ -397,7 +397,6 @@ void Engine::collect(ob_completion *out, size_t max, size_t &n) {
   assert(is_callers_thread());
   errors_.clear();
   Clock::time_point now = Clock::now();
-  keys_.forget_unfetched(now);
   completion_queue_->begin();
   for (auto &open_sink : open_sinks_)
     open_sink->poll(now);

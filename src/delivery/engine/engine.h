@@ -19,7 +19,6 @@
 #include "delivery/engine/circuit_breaker.h"
 #include "delivery/engine/completion_queue.h"
 #include "delivery/engine/background_jobs.h"
-#include "delivery/engine/opened_keys.h"
 #include "delivery/engine/probe.h"
 #include "delivery/engine/sink.h"
 #include "delivery/kind.h"
@@ -100,8 +99,6 @@ public:
   bool is_callers_thread() const noexcept { return caller_.is_current(); }
   OpenSink *open(std::string name, const SinkKind &kind, std::shared_ptr<const SinkConfig> config,
                  bool blocks_on_dead_letter, SecretMask secrets);
-  /* As OpenedKeys::open(). */
-  bool open_key(Options &mapping) { return keys_.open(mapping, background_); }
   /* Updates `n` after each completion, so that none is lost when an exception is thrown. */
   void collect(ob_completion *out, size_t max, size_t &n);
   bool next_log(ob_log_line &line);
@@ -123,7 +120,6 @@ private:
   const OwnThread caller_;
   std::shared_ptr<CompletionQueue> completion_queue_;
   BackgroundJobs background_;
-  OpenedKeys keys_;
   std::vector<std::unique_ptr<OpenSink>> open_sinks_;
   std::vector<std::weak_ptr<Probe>> probes_;
   uint64_t next_id_ = 1;

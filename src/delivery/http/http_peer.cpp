@@ -52,17 +52,15 @@ void set_networks(const Options &server, HttpPeer &peer) {
 
 ClientCertificate client_certificate(const Options &mapping) {
   auto *certificate = find_option(mapping, SSL_CERTIFICATE_PEM), *key = find_option(mapping, SSL_KEY_PEM);
-  auto *password = find_option(mapping, SSL_KEY_PASSWORD);
   constexpr const char *both = "An endpoint is shown the certificate, and the key proves it.";
   if (key && !certificate)
     required(SSL_CERTIFICATE_PEM, SSL_KEY_PEM, both);
   if (certificate && !key)
     required(SSL_KEY_PEM, SSL_CERTIFICATE_PEM, both);
-  if (password && !key)
-    required(SSL_KEY_PEM, SSL_KEY_PASSWORD, "The password opens that key.");
   if (!key)
     return {};
-  return {*certificate, open_key({*key, certificate, password})};
+  check_key_pair(*key, *certificate);
+  return {*certificate, *key};
 }
 
 void check_client_certificate(const ClientCertificate &client, const std::string &url) {
@@ -124,8 +122,8 @@ std::vector<OptionSpec> HttpPeer::mapping_specs() {
       secret_option(PROXY_PASSWORD, check_proxy_password, "For the proxy, with proxy_username."),
       mapping_option(SSL_CERTIFICATE_PEM, check_certificates_pem,
                      "The client's certificate in PEM, for mutual TLS; its authorities may follow."),
-      secret_option(SSL_KEY_PEM, check_key_pem, "The private key of ssl_certificate_pem, in PEM."),
-      secret_option(SSL_KEY_PASSWORD, nullptr, "Decrypts ssl_key_pem, if that is encrypted."),
+      secret_option(SSL_KEY_PEM, check_key_pem,
+                    "The private key of ssl_certificate_pem, in PEM, without a password."),
   };
 }
 
@@ -135,9 +133,8 @@ void HttpPeer::check_mapping(const Options &mapping) {
 }
 
 void HttpPeer::add_secrets(const Options &mapping, SecretMask &secrets) {
-  for (OptionName name : {SSL_KEY_PEM, SSL_KEY_PASSWORD})
-    if (auto *value = find_option(mapping, name))
-      secrets.add(*value);
+  if (auto *key = find_option(mapping, SSL_KEY_PEM))
+    secrets.add(*key);
   if (auto *user = find_option(mapping, PROXY_USERNAME)) {
     auto *password = find_option(mapping, PROXY_PASSWORD);
     secrets.add_basic(*user, password ? *password : std::string());

@@ -80,25 +80,24 @@ const std::vector<OptionSpec> &ConnectOptions::specs() {
                     "Whether the peer's certificate is verified, and made out to its host. Default true."),
       mapping_option(SSL_CERTIFICATE_PEM, check_certificates_pem,
                      "The client's certificate in PEM; its authorities may follow."),
-      secret_option(SSL_KEY_PEM, check_key_pem, "The private key of ssl_certificate_pem, in PEM."),
-      secret_option(SSL_KEY_PASSWORD, nullptr, "Decrypts ssl_key_pem, if that is encrypted."),
+      secret_option(SSL_KEY_PEM, check_key_pem,
+                    "The private key of ssl_certificate_pem, in PEM, without a password."),
   };
   return specs;
 }
 
-/* Returns the private key, not encrypted; empty if there is none. */
+/* Returns the private key; empty if there is none. */
 static std::string checked_key(const Options &mapping) {
   const std::string *certificate = find_option(mapping, SSL_CERTIFICATE_PEM),
-                    *key = find_option(mapping, SSL_KEY_PEM), *password = find_option(mapping, SSL_KEY_PASSWORD);
+                    *key = find_option(mapping, SSL_KEY_PEM);
   if (key && !certificate)
     required(SSL_CERTIFICATE_PEM, SSL_KEY_PEM, "The peer is shown the certificate, and the key proves it.");
   if (certificate && !key)
     required(SSL_KEY_PEM, SSL_CERTIFICATE_PEM, "The peer is shown the certificate, and the key proves it.");
-  if (password && !key)
-    required(SSL_KEY_PEM, SSL_KEY_PASSWORD, "The password opens a key, and there is none.");
   if (!key)
     return {};
-  return open_key({*key, certificate, password});
+  check_key_pair(*key, *certificate);
+  return *key;
 }
 
 void ConnectOptions::check_mapping(const Options &mapping) {

@@ -1,8 +1,7 @@
 /*
  * pem.cpp: OpenSSL parses the text when CREATE USER MAPPING runs, so a broken key is an error there and not a
- * failing sink later. Errors never contain the text. The author of an encrypted key has chosen how long the
- * derivation of its password takes, up to half an hour. So this looks at the key's own parameters before it lets
- * OpenSSL decrypt anything.
+ * failing sink later. Errors never contain the text. A key that a password protects is refused without a look into
+ * it: its author has chosen how long the derivation of the password takes, up to half an hour.
  */
 #include "delivery/options/pem.h"
 
@@ -15,7 +14,7 @@
 #include <arpa/inet.h>
 #include <openssl/err.h>
 #include <openssl/pem.h>
-#include <openssl/pkcs12.h>
+#include <openssl/x509.h>
 #include <openssl/x509v3.h>
 
 namespace outbox {
@@ -50,96 +49,9 @@ void check_certificates_pem(const std::string &name, const std::string &value) {
     refuse_value(name, "Expected certificates in PEM, beginning with -----BEGIN CERTIFICATE-----.");
 }
 
-/* OpenSSL calls this for the password of an encrypted key; without it, OpenSSL would ask at the terminal. */
-struct Password {
-  const std::string *text;
-  bool asked = false;
-};
-static int give_password(char *buffer, int size, int, void *password_) {
-  auto *password = static_cast<Password *>(password_);
-  password->asked = true;
-  if (!password->text || password->text->size() > static_cast<size_t>(size))
-    return -1;
-  password->text->copy(buffer, password->text->size());
-  return static_cast<int>(password->text->size());
-}
-
-/* ---- encrypted keys ---- */
-
-static constexpr uint64_t most_iterations = 1'000'000, most_scrypt = uint64_t(1) << 20;
-
-static uint64_t number(const ASN1_INTEGER *from) {
-  uint64_t value = 0;
-  return from && ASN1_INTEGER_get_uint64(&value, from) == 1 ? value : UINT64_MAX;
-}
-
-template <class T> using Asn1 = std::unique_ptr<T, void (*)(T *)>;
-
-static const ASN1_STRING *parameters(const X509_ALGOR *algorithm, int &nid) {
-  const ASN1_OBJECT *oid;
-  int type;
-  const void *value;
-  X509_ALGOR_get0(&oid, &type, &value, algorithm);
-  nid = OBJ_obj2nid(oid);
-  return type == V_ASN1_SEQUENCE ? static_cast<const ASN1_STRING *>(value) : nullptr;
-}
-
-template <class T>
-static Asn1<T> unpack(const ASN1_STRING *from, T *(*parse)(T **, const unsigned char **, long), void (*free)(T *)) {
-  const unsigned char *at = from ? ASN1_STRING_get0_data(from) : nullptr;
-  return {at ? parse(nullptr, &at, ASN1_STRING_length(from)) : nullptr, free};
-}
-
-[[noreturn]] static void takes_too_long(const std::string &name, const std::string &what, uint64_t most) {
-  refuse_value(name,
-               "Its password is derived with " + what + ", and at most " + std::to_string(most) + " are allowed.",
-               "Encrypt the key again: openssl pkcs8 -topk8 -iter 100000 -in old.pem -out new.pem");
-}
-
-static void check_iterations(const std::string &name, const ASN1_INTEGER *from) {
-  if (uint64_t n = number(from); n > most_iterations)
-    takes_too_long(name, n == UINT64_MAX ? "too many iterations" : std::to_string(n) + " iterations",
-                   most_iterations);
-}
-
-/* Returns false for an algorithm that is not known here; throws BadInput if it takes too long. */
-static bool check_derivation(const std::string &name, const X509_ALGOR *algorithm) {
-  int nid;
-  const ASN1_STRING *given = parameters(algorithm, nid);
-  if (nid != NID_pbes2) { /* PKCS#5 v1.5 and PKCS#12 */
-    auto old = unpack(given, d2i_PBEPARAM, PBEPARAM_free);
-    if (old)
-      check_iterations(name, old->iter);
-    return old != nullptr;
-  }
-  auto pbes2 = unpack(given, d2i_PBE2PARAM, PBE2PARAM_free);
-  if (!pbes2)
-    return false;
-  given = parameters(pbes2->keyfunc, nid);
-  if (nid == NID_id_pbkdf2) {
-    auto pbkdf2 = unpack(given, d2i_PBKDF2PARAM, PBKDF2PARAM_free);
-    if (pbkdf2)
-      check_iterations(name, pbkdf2->iter);
-    return pbkdf2 != nullptr;
-  }
-  if (nid != NID_id_scrypt)
-    return false;
-  auto scrypt = unpack(given, d2i_SCRYPT_PARAMS, SCRYPT_PARAMS_free);
-  if (!scrypt)
-    return false;
-  uint64_t left = most_scrypt;
-  for (uint64_t factor :
-       {number(scrypt->costParameter), number(scrypt->blockSize), number(scrypt->parallelizationParameter)}) {
-    if (factor > left)
-      takes_too_long(name, "scrypt and too large a product of N, r and p", most_scrypt);
-    left /= std::max<uint64_t>(factor, 1);
-  }
-  return true;
-}
-
 /* ---- reading a key ---- */
 
-/* One block of a PEM text: its name, header and bytes, not decrypted. */
+/* One block of a PEM text: its name, header and bytes. */
 class Block {
 public:
   Block() = default;
@@ -154,13 +66,6 @@ public:
   bool has_header() const { return *header_ != '\0'; }
   const unsigned char *bytes() const { return bytes_; }
   long size() const { return size_; }
-
-  /* Decrypts a block of the old kind ("DEK-Info"), whose password is derived in one step. */
-  bool decrypt(Password &password) {
-    EVP_CIPHER_INFO cipher;
-    return PEM_get_EVP_CIPHER_INFO(header_, &cipher) == 1 &&
-           PEM_do_header(&cipher, bytes_, &size_, give_password, &password) == 1;
-  }
 
 private:
   void forget() {
@@ -183,80 +88,51 @@ static Key key_of(const Pkcs8 &from) {
   return {from ? EVP_PKCS82PKEY(from.get()) : nullptr, EVP_PKEY_free};
 }
 
-static Key read_encrypted(const std::string &name, const Block &block, Password &password) {
-  const unsigned char *at = block.bytes();
-  std::unique_ptr<X509_SIG, decltype(&X509_SIG_free)> encrypted(d2i_X509_SIG(nullptr, &at, block.size()),
-                                                                X509_SIG_free);
-  const X509_ALGOR *algorithm = nullptr;
-  if (encrypted)
-    X509_SIG_get0(encrypted.get(), &algorithm, nullptr);
-  char text[PEM_BUFSIZE];
-  int length = algorithm && check_derivation(name, algorithm) ? give_password(text, sizeof text, 0, &password) : -1;
-  Pkcs8 key(length >= 0 ? PKCS8_decrypt(encrypted.get(), text, length) : nullptr, PKCS8_PRIV_KEY_INFO_free);
-  OPENSSL_cleanse(text, sizeof text);
-  return key_of(key);
-}
-
-/* The first private key of the text; null if there is none, or it cannot be read. */
-static Key read_key(const std::string &name, const std::string &text, Password &password) {
+/* The first private key of the text; null if there is none, or it cannot be read. Throws BadInput for one that a
+ * password protects: in PKCS #8, or in the older form, whose header says so. */
+static Key read_key(const std::string &name, const std::string &text) {
   Bio bio = reader(text);
   for (Block block; block.read(bio.get());) {
-    if (block.name() == PEM_STRING_PKCS8)
-      return read_encrypted(name, block, password);
     const int type = block.name() == PEM_STRING_RSA            ? EVP_PKEY_RSA
                      : block.name() == PEM_STRING_ECPRIVATEKEY ? EVP_PKEY_EC
                      : block.name() == PEM_STRING_DSA          ? EVP_PKEY_DSA
                                                                : EVP_PKEY_NONE;
-    if (type == EVP_PKEY_NONE && block.name() != PEM_STRING_PKCS8INF)
-      continue;
-    if (block.has_header() && !block.decrypt(password))
-      break;
+    const bool is_plain = block.name() == PEM_STRING_PKCS8INF;
+    if (block.name() == PEM_STRING_PKCS8 || ((is_plain || type != EVP_PKEY_NONE) && block.has_header()))
+      refuse_value(name, "The key is protected by a password.",
+                   "Remove the password: openssl pkey -in protected.pem -out key.pem. The user mapping keeps the key "
+                   "secret.");
     const unsigned char *at = block.bytes();
     if (type != EVP_PKEY_NONE)
       return {d2i_PrivateKey(type, nullptr, &at, block.size()), EVP_PKEY_free};
-    return key_of({d2i_PKCS8_PRIV_KEY_INFO(nullptr, &at, block.size()), PKCS8_PRIV_KEY_INFO_free});
+    if (is_plain)
+      return key_of({d2i_PKCS8_PRIV_KEY_INFO(nullptr, &at, block.size()), PKCS8_PRIV_KEY_INFO_free});
   }
   return {nullptr, EVP_PKEY_free};
 }
 
+static Key must_read_key(const std::string &name, const std::string &text) {
+  Key key = read_key(name, text);
+  if (!key)
+    refuse_value(name, "Expected a private key in PEM, beginning with -----BEGIN PRIVATE KEY----- or the like.");
+  return key;
+}
+
 void check_key_pem(const std::string &name, const std::string &value) {
   ErrorsForgotten at_end;
-  Password none{nullptr};
-  if (!read_key(name, value, none) && !none.asked)
-    refuse_value(name, "Expected a private key in PEM, beginning with -----BEGIN PRIVATE KEY----- or the like.");
+  must_read_key(name, value);
 }
 
-static std::string unencrypted(EVP_PKEY *key) {
-  Bio bio(BIO_new(BIO_s_secmem()), BIO_free);
-  char *text = nullptr;
-  if (!bio || PEM_write_bio_PKCS8PrivateKey(bio.get(), key, nullptr, nullptr, 0, nullptr, nullptr) != 1)
-    throw std::bad_alloc();
-  long length = BIO_get_mem_data(bio.get(), &text);
-  return {text, static_cast<size_t>(length)};
-}
-
-std::string open_key(const KeyPair &pair) {
+void check_key_pair(const std::string &key_pem, const std::string &certificate_pem) {
   ErrorsForgotten at_end;
-  Password password{pair.password};
-  Key key = read_key(SSL_KEY_PEM, pair.key, password);
-  if (!key && password.asked && !pair.password)
-    throw BadInput(OB_MISSING_OPTION, SSL_KEY_PASSWORD, "option \"ssl_key_password\" is required",
-                   "The key in option \"ssl_key_pem\" is encrypted.");
-  if (!key && password.asked)
-    refuse_value(SSL_KEY_PASSWORD, "It does not open the key in option \"ssl_key_pem\".");
-  if (!key)
-    refuse_value(SSL_KEY_PEM, "Expected a private key in PEM.");
-  std::string opened = password.asked ? unencrypted(key.get()) : pair.key;
-  if (!pair.certificate)
-    return opened;
-  Certificate certificate = next_certificate(reader(*pair.certificate).get());
+  Key key = must_read_key(SSL_KEY_PEM, key_pem);
+  Certificate certificate = next_certificate(reader(certificate_pem).get());
   if (!certificate)
     refuse_value(SSL_CERTIFICATE_PEM, "Expected a certificate in PEM.");
   if (X509_check_private_key(certificate.get(), key.get()) != 1)
     refuse_value(SSL_KEY_PEM, "It is not the key of the certificate in option \"ssl_certificate_pem\".",
                  "The client's own certificate comes first in \"ssl_certificate_pem\", before those of its "
                  "authorities.");
-  return opened;
 }
 
 static std::string name_text(const X509_NAME *name) {

@@ -9,26 +9,16 @@
 namespace outbox {
 
 /* The options of a client's certificate. */
-inline constexpr OptionName SSL_CERTIFICATE_PEM{"ssl_certificate_pem"}, SSL_KEY_PEM{"ssl_key_pem"},
-    SSL_KEY_PASSWORD{"ssl_key_password"};
+inline constexpr OptionName SSL_CERTIFICATE_PEM{"ssl_certificate_pem"}, SSL_KEY_PEM{"ssl_key_pem"};
 
 /* Requires one or more certificates. */
 void check_certificates_pem(const std::string &name, const std::string &value); /* throws BadInput */
 
-/* Requires a private key, which may be encrypted, with a password that is derived within a second. */
+/* Requires a private key without a password: beside the key, in the user mapping, it would protect nothing. */
 void check_key_pem(const std::string &name, const std::string &value); /* throws BadInput */
 
-/* Returns the key unencrypted, after a check that key and certificate (null = unknown) belong together and that
- * `password` (null = none) decrypts the key. This takes up to a second for an encrypted key (0.7 s for 1,000,000
- * iterations of PBKDF2): a worker calls it on a background thread (engine/opened_keys.h), and keeps the result
- * instead of the password. Throws BadInput about one of the three options.
- */
-struct KeyPair {
-  const std::string &key;
-  const std::string *certificate;
-  const std::string *password;
-};
-std::string open_key(const KeyPair &pair);
+/* Requires the key of the certificate. Throws BadInput about one of the two options. */
+void check_key_pair(const std::string &key, const std::string &certificate);
 
 /* Facts about a certificate as text: "CN=broker"; begin and end of its validity: "2026-11-20 17:15:08 UTC"; its
  * hosts: "a.example, 10.0.0.1"; its key: "RSA, 2048 bits". */

@@ -31,7 +31,6 @@ static int sqlstate(ob_error_kind kind) {
   case OB_TOO_LARGE:
     return ERRCODE_PROGRAM_LIMIT_EXCEEDED;
   case OB_OK:
-  case OB_NOT_YET:
   case OB_INTERNAL:
     break;
   }

@@ -15,23 +15,22 @@
 #include <signal.h>
 
 static const int REOPEN_PAUSE_MS = 10000;
-static const int NOT_YET_PAUSE_MS = 200;
+static const int OPEN_LATER_PAUSE_MS = 200;
 
 static bool owner_may(const WorkerSink *sink, const SinkOptions *given, ob_error *error) {
   return given->options.owner_is_superuser ||
          ob_kind(sink->kind)->check_options(sink->kind, OB_BOTH, &given->options, false, error);
 }
 
-/* Returns NULL with *error filled. */
+/* Returns NULL with *error filled, or with *later set. */
 static ob_sink *open_handle(ob_engines *engine, const WorkerSink *sink, const SinkOptions *given, Moment now,
-                            ob_error *error) {
+                            bool *later, ob_error *error) {
   memset(error, 0, sizeof(*error));
   kind_library_retry(sink->kind);
   const CarefulOpen open = careful().before_open(sink, now);
+  *later = open == OPEN_LATER;
   if (open == OPEN_NEVER)
     kind_crashed_error(error);
-  else if (open == OPEN_LATER)
-    error->kind = OB_NOT_YET;
   if (open != OPEN_NOW)
     return NULL;
   ob_sink *handle = NULL;
@@ -77,13 +76,14 @@ static void log_error(WorkerSink *sink, const ob_error *error) {
 
 bool sink_open(ob_engines *engine, WorkerSink *sink, const SinkOptions *given, Moment now) {
   ob_error error;
+  bool later;
 
   OUTBOX_FAULT_POINT("sink.before_open");
   sink->failed_tries = sink->n_failures = 0;
   memset(sink->failures, 0, sizeof(sink->failures));
-  sink->handle = open_handle(engine, sink, given, now, &error);
-  if (sink->handle == NULL && error.kind == OB_NOT_YET) {
-    sink->key_at = moment_after(now, NOT_YET_PAUSE_MS);
+  sink->handle = open_handle(engine, sink, given, now, &later, &error);
+  if (sink->handle == NULL && later) {
+    sink->open_at = moment_after(now, OPEN_LATER_PAUSE_MS);
     return false;
   }
   if (sink->handle == NULL) {

@@ -290,7 +290,7 @@ void worker_sinks_close(void) {
 }
 
 static Moment open_at(const WorkerSink *sink) {
-  return sink->state == SINK_MISCONFIGURED ? Max(sink->reopen_at, sink->key_at) : sink->key_at;
+  return sink->state == SINK_MISCONFIGURED ? Max(sink->reopen_at, sink->open_at) : sink->open_at;
 }
 
 void worker_sinks_refresh(Now now, bool may_open, bool waits_for_standby) {

@@ -22,7 +22,7 @@ struct WorkerSink : SinkName, dispatch::RoundSink { /* the hash key first; id() 
   SinkState state;
   ob_sink *handle;  /* while it is open or closing; else NULL */
   Moment reopen_at; /* SINK_MISCONFIGURED: not before */
-  Moment key_at;    /* its client's key is not opened before */
+  Moment open_at;   /* not opened before, because something else is at work: careful.h */
   char open_error[512];
 
   SinkCommon common;

@@ -56,9 +56,8 @@ def _key(rsa_bits: int | None) -> PrivateKey:
     return rsa.generate_private_key(65537, rsa_bits) if rsa_bits else ec.generate_private_key(ec.SECP256R1())
 
 
-def _pem(key: PrivateKey, password: str | None) -> str:
-    encryption = serialization.BestAvailableEncryption(password.encode()) if password else serialization.NoEncryption()
-    return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption).decode()
+def _pem(key: PrivateKey) -> str:
+    return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()).decode()
 
 
 class Authority:
@@ -73,25 +72,25 @@ class Authority:
                 .serial_number(x509.random_serial_number()).not_valid_before(now + days[0] * DAY)
                 .not_valid_after(now + days[1] * DAY))
 
-    def issue(self, common_name: str, *hosts: str, expired: bool = False, password: str | None = None,
-              days: tuple[int, int] = VALID, rsa_bits: int | None = None) -> Certificate:
-        """Issues a certificate for a server at `hosts` (names or addresses), or for a client. `password` encrypts
-        the key; `days`: validity from and to, relative to now; `rsa_bits`: use an RSA key."""
+    def issue(self, common_name: str, *hosts: str, expired: bool = False, days: tuple[int, int] = VALID,
+              rsa_bits: int | None = None) -> Certificate:
+        """Issues a certificate for a server at `hosts` (names or addresses), or for a client. `days`: validity from and
+        to, relative to now; `rsa_bits`: use an RSA key."""
         key = _key(rsa_bits)
-        return self._certificate(hosts, key, self._builder(_name(common_name), key, EXPIRED if expired else days), password)
+        return self._certificate(hosts, key, self._builder(_name(common_name), key, EXPIRED if expired else days))
 
-    def _certificate(self, hosts, key, builder, password) -> Certificate:
+    def _certificate(self, hosts, key, builder) -> Certificate:
         if hosts:
             builder = builder.add_extension(x509.SubjectAlternativeName([_host(host) for host in hosts]), False)
         signed = builder.sign(self._key, hashes.SHA256())
-        return Certificate(signed.public_bytes(serialization.Encoding.PEM).decode(), _pem(key, password))
+        return Certificate(signed.public_bytes(serialization.Encoding.PEM).decode(), _pem(key))
 
 
 def self_signed(common_name: str, *hosts: str) -> Certificate:
     """A self-signed certificate."""
     nobody = Authority(common_name)
     builder = nobody._builder(nobody._name, nobody._key, VALID)
-    return nobody._certificate(hosts, nobody._key, builder, None)
+    return nobody._certificate(hosts, nobody._key, builder)
 
 
 def _host(host: str) -> x509.GeneralName:
