@@ -199,5 +199,19 @@ TEST(KafkaProducer, TheTopicOfASlotIsThereAsLongAsTheSlot) {
   EXPECT_EQ(slots.oldest()->topic, producer.topic("kept"));
 }
 
+/* Consumers' clients read lz4, snappy and zstd only with another package. */
+TEST(KafkaProducer, CompressesNothingUnlessTheUserSaysSo) {
+  const auto compression = [](Options server) {
+    server["bootstrap_servers"] = "127.0.0.1:1";
+    KafkaConf conf = KafkaConfig(server, nullptr).conf();
+    char value[32] = "";
+    size_t size = sizeof(value);
+    rd_kafka_conf_get(conf.get(), "compression.codec", value, &size);
+    return std::string(value);
+  };
+  EXPECT_EQ(compression({}), "none");
+  EXPECT_EQ(compression({{"compression_type", "lz4"}}), "lz4");
+}
+
 }  // namespace
 }  // namespace outbox
