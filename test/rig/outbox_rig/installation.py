@@ -70,7 +70,7 @@ def with_outbox(major: int) -> Path:
     for path in [path for path in source.rglob("*") if path.is_file() and path.suffix != ".o"]:
         path.unlink()
     shutil.copytree(ROOT / "src", source / "src", dirs_exist_ok=True,
-                    ignore=lambda folder, names: [name for name in names if "/src/server" in folder and name.endswith(".o")])
+                    ignore=lambda folder, names: [name for name in names if ("/src/server" in folder or "/src/kit" in folder) and name.endswith(".o")])
     copy_kinds(source)
     for name in ("Makefile", "outbox.control"):
         shutil.copy2(ROOT / name, source)
