@@ -40,12 +40,11 @@ public:
   }
 
   uint32_t credit() const override {
-    size_t taken = slots_.used() + topic_queues_.size();
-    if (losses_.is_alone())
-      return taken == 0 && !draining_ && !(producer_ && producer_->stopped()) ? 1 : 0;
-    if (full_ || draining_ || (producer_ && producer_->stopped()) || taken >= config_->max_messages())
+    const size_t most = losses_.is_alone() ? 1 : config_->max_messages();
+    const size_t taken = slots_.used() + topic_queues_.size();
+    if (full_ || draining_ || (producer_ && producer_->stopped()) || taken >= most)
       return 0;
-    return config_->max_messages() - static_cast<uint32_t>(taken);
+    return static_cast<uint32_t>(most - taken);
   }
 
   void keep_acknowledgements(bool keep) override {

@@ -134,10 +134,11 @@ static Engines *inside(ob_engines *engines) {
   return reinterpret_cast<Engines *>(engines);
 }
 
-/* outbox's own functions refuse a kind that no library has, and say why it is not available. */
+/* outbox's own functions refuse a kind that no library has, and say why it is not available. What only makes messages
+ * accepts options that the whole library would refuse, so it does not stand in for one that cannot be loaded. */
 const ob_sink_kind *ob_kind(const char *kind) noexcept {
   const ob_sink_kind *found = find_library(kind);
-  return found ? found : kinds_of_this_library();
+  return found && !(found->messages_only && SinkKind::is_unavailable(kind)) ? found : kinds_of_this_library();
 }
 
 bool ob_kind_register(const char *kind, const ob_sink_kind *library, int pg_version, ob_error *error) noexcept {

@@ -22,7 +22,8 @@ const ob_sink_kind *ob_kind(const char *kind) noexcept;
  * with *error filled otherwise; nothing of the library is called then. Once registered, a library stays; a later one
  * of the same kind takes its place for what is made from then on. Main thread. */
 bool ob_kind_register(const char *kind, const ob_sink_kind *library, int pg_version, ob_error *error) noexcept;
-/* From now on each function that is given this kind fails with *why. Main thread. */
+/* From now on each function that is given this kind fails with *why, until a whole library of it is registered. Main
+ * thread. */
 void ob_kind_unavailable(const char *kind, const ob_error *why) noexcept;
 bool ob_kind_is_registered(const char *kind) noexcept;
 /* Is all of the kind there, and not only what makes messages? */

@@ -225,6 +225,20 @@ def test_a_library_that_is_missing_stops_its_sinks_only(db, installation, place,
     assert db.doctor("sink audit")[0] == "ok"
 
 
+def test_what_makes_messages_does_not_stand_in_for_a_library_that_is_missing(db, installation):
+    """outbox_webhook_messages.so checks events, and knows neither what the worker sends nor which options it refuses."""
+    library = installation["pkglibdir"] / "outbox_webhook.so"
+    db.disconnect()
+    event = db.enqueue("Order", "10", "order.checked")
+    library.rename(library.with_suffix(".away"))
+    db.refuses(f"SELECT * FROM outbox.preview('{event}', 'crm')", "lacks its kind of sink")
+    db.refuses("ALTER SERVER crm OPTIONS (ADD no_such_option '1')", "could not access file")
+    assert db.enqueue("Order", "10", "order.not_checked")
+    library.with_suffix(".away").rename(library)
+    assert db.sql("SELECT * FROM outbox.preview(%s, 'crm')", event)
+    db.refuses("ALTER SERVER crm OPTIONS (ADD no_such_option '1')", "no_such_option")
+
+
 def wrong_field(change: str) -> tuple[str, str]:
     """Instead of OUTBOX_SINK_KIND(): the struct with one wrong field."""
     return "OUTBOX_SINK_KIND(outbox::FileKind)", f"""extern "C" const ob_sink_kind *outbox_make_sink_kind(const char *version, int pg_version) noexcept {{

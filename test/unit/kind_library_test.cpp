@@ -72,6 +72,23 @@ TEST(KindLibrary, WhyAKindIsNotAvailableIsTheErrorOfEachUse) {
   EXPECT_STREQ(engine.error.message, why.message);
 }
 
+/* What only makes messages accepts every option, and what it made before stays as it is. */
+TEST(KindLibrary, OfMessagesDoesNotStandInForOneThatIsNotAvailable) {
+  static ob_sink_kind messages = fitting("stork"), whole = fitting("stork");
+  messages.messages_only = true;
+  messages.check_options = whole.check_options = [](const char *, ob_scope, const ob_sink_options *, bool,
+                                                    ob_error *) noexcept { return true; };
+  ASSERT_TRUE(ob_kind_register("stork", &messages, PG_VERSION, nullptr));
+  EXPECT_EQ(ob_kind("stork"), &messages);
+  const ob_error why = {OB_INTERNAL, "", "the library of sink kind \"stork\" cannot be loaded", "", ""};
+  ob_kind_unavailable("stork", &why);
+  ob_error error;
+  EXPECT_FALSE(border::check_options("stork", OB_SERVER, {}, true, &error));
+  EXPECT_STREQ(error.message, why.message);
+  ASSERT_TRUE(ob_kind_register("stork", &whole, PG_VERSION, nullptr));
+  EXPECT_TRUE(border::check_options("stork", OB_SERVER, {}, true, nullptr));
+}
+
 /* The file may be there at the next try. The library is told what others were told before. */
 TEST(KindLibrary, ThatFitsIsRegisteredOnceAndItsFunctionsAreCalled) {
   static std::vector<std::string> &calls = *new std::vector<std::string>;

@@ -239,6 +239,7 @@ public:
   static const SinkKind *find(std::string_view name);
   /* Why a kind whose library could not be loaded is not there; throws it. Returns if nothing is known of it. */
   static void throw_if_unavailable(std::string_view name);
+  static bool is_unavailable(std::string_view name);
   static void set_unavailable(std::string name, BadInput why);
   static std::string names(); /* names of all kinds, separated by commas */
 

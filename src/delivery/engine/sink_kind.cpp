@@ -43,6 +43,11 @@ void SinkKind::throw_if_unavailable(std::string_view name) {
     throw BadInput(found->second);
 }
 
+bool SinkKind::is_unavailable(std::string_view name) {
+  std::lock_guard lock(unavailable().mutex);
+  return unavailable().kinds.contains(name);
+}
+
 void SinkKind::set_unavailable(std::string name, BadInput why) {
   std::lock_guard lock(unavailable().mutex);
   unavailable().kinds.insert_or_assign(std::move(name), std::move(why));

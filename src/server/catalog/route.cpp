@@ -290,9 +290,9 @@ static size_t without_unused_url(Oid server_oid, ob_option *options, size_t n) {
   return kept;
 }
 
+/* For the whole kind it is tried each time: its library may be there now. */
 static bool has_checker(const RouteSink *sink, KindPart part) {
-  return sink->checker_tried &&
-         (part == KIND_MESSAGES || sink->checker == NULL || !sink->checker->kind->messages_only);
+  return part == KIND_MESSAGES ? sink->checker_tried : sink->checker != NULL && !sink->checker->kind->messages_only;
 }
 
 const ob_checker *route_checker(RouteSink *sink, KindPart part) {
