@@ -29,7 +29,6 @@ public:
     probe_aws(std::static_pointer_cast<const AwsConfig>(config), probe);
     return nullptr;
   }
-  bool sends_test_event() const override { return true; }
   std::vector<Advice> advise(const SinkConfig &config, const Options &server, const Options *mapping) const override {
     return advise_aws(static_cast<const AwsConfig &>(config), server, mapping);
   }

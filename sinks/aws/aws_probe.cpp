@@ -4,11 +4,9 @@
  */
 #include "aws_probe.h"
 
-#include <cctype>
 #include <ctime>
 
-#include "delivery/base/text_view.h"
-#include "delivery/engine/test_event.h"
+#include "delivery/base/text.h"
 #include "delivery/http/http_loop.h"
 #include "delivery/http/http_probe.h"
 #include "delivery/http/http_transfer.h"
@@ -18,22 +16,14 @@
 namespace outbox::aws_sink {
 namespace {
 
-std::string sentence(std::string text) {
-  if (!text.empty()) {
-    text[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(text[0])));
-    text += '.';
-  }
-  return text;
-}
-
 class AwsProbe {
 public:
   AwsProbe(const std::shared_ptr<const AwsConfig> &config, Probe &probe)
       : config_(*config), peer_(config, &config->peer), probe_(probe) {}
 
   void run() {
-    if (HttpProbe(peer_, config_.target.url, probe_).connects() && has_credentials() && asks() && probe_.sends())
-      sends();
+    if (HttpProbe(peer_, config_.target.url, probe_).connects() && has_credentials() && asks())
+      probe_.can_deliver();
   }
 
 private:
@@ -98,38 +88,6 @@ private:
     }
     probe_.passed("target", name + " is there");
     return true;
-  }
-
-  void sends() {
-    TestEvent test;
-    const ob_header mark{as_text("outbox-probe"), as_text("true"), false};
-    test.event.headers = &mark;
-    test.event.n_headers = 1;
-    Content content;
-    try {
-      config_.check_event(test.event);
-      const Entry entry = config_.maker.make(test.event);
-      content = batch_request(config_.target, {&entry.fields});
-    } catch (const BadInput &bad) {
-      probe_.failed("send", "a test event cannot be sent: " + std::string(bad.what()),
-                    "An option is made of values that a test event does not have.");
-      return;
-    }
-    std::string body, error_type, date;
-    const HttpReply http{ask("send", content, body, error_type, date), body, error_type};
-    if (http.status == 0)
-      return;
-    const Fault fault = fault_of(config_.target, http);
-    if (!fault.is_none()) {
-      refused("send", fault, cause_of(fault), date);
-      return;
-    }
-    const BatchOutcome batch = classify_response(config_.target, 1, http);
-    if (batch.verdicts[0].outcome == Outcome::Sent)
-      probe_.passed("send",
-                    config_.target.name + " has taken a test message of type " + std::string(TestEvent::type));
-    else
-      probe_.failed("send", batch.verdicts[0].error);
   }
 
   const AwsConfig &config_;

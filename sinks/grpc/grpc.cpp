@@ -29,7 +29,6 @@ public:
     probe_grpc(std::static_pointer_cast<const GrpcConfig>(config), probe);
     return nullptr;
   }
-  bool sends_test_event() const override { return true; }
   std::vector<Advice> advise(const SinkConfig &config, const Options &server,
                              const Options * /*mapping*/) const override {
     std::vector<Advice> found = HttpPeer::advise(server, URL);

@@ -89,6 +89,8 @@ HttpHeaders GrpcConfig::fixed_metadata() const {
 
 HttpHeaders GrpcConfig::event_metadata(const ob_event &event) const {
   HttpHeaders metadata = metadata_of(event);
+  if (event.is_test)
+    metadata.emplace_back("outbox-probe", "true");
   for (auto &[name, value] : event_headers_) {
     std::string text;
     if (!value.render(event, text))

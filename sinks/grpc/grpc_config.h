@@ -44,7 +44,6 @@ public:
   HttpHeaders event_metadata(const ob_event &event) const;
   const std::string &method() const { return method_; }
   const std::string &origin() const { return origin_; }
-  bool sends_payload_bytes() const { return form_ == MessageForm::PayloadBytes; }
 
 private:
   std::string origin_, method_ = "/outbox.v1.Sink/Publish", url_;

@@ -5,7 +5,6 @@
  */
 #include "grpc_probe.h"
 
-#include "delivery/engine/test_event.h"
 #include "delivery/http/http_loop.h"
 #include "delivery/http/http_probe.h"
 #include "grpc_message.h"
@@ -78,35 +77,14 @@ bool speaks_grpc(const std::shared_ptr<const GrpcConfig> &config, Probe &probe) 
   return true;
 }
 
-/* Sends the test event like any event, with one field of metadata more. */
-void send(const std::shared_ptr<const GrpcConfig> &config, Probe &probe) {
-  TestEvent test;
-  if (config->sends_payload_bytes()) { /* no bytes are a message of any type, with all its defaults */
-    test.event.payload = {"", 0};
-    test.event.payload_is_bytes = true;
-  }
-  HttpTransfer transfer(config, probe.sink(), config->url());
-  const HttpContent content{{config->render(test.event)}};
-  HttpCall call = config->call(content);
-  call.headers.emplace_back("outbox-probe", "true");
-  auto status = called(transfer, content, call, "call", probe);
-  if (!status)
-    return;
-  const Verdict end = verdict_of(*status, says_too_large(*status), config->secrets);
-  if (end.outcome == Outcome::Sent)
-    probe.passed("call", config->method() + " took a test event of type " + std::string(TestEvent::type));
-  else
-    probe.failed("call", end.error, *remedy(status->code) ? remedy(status->code) : hint_of(transfer));
-}
-
 }  // namespace
 
 void probe_grpc(const std::shared_ptr<const GrpcConfig> &config, Probe &probe) {
   init_libcurl();
   name_libcurl_without_te(probe);
   HttpProbe connection(config, config->url(), probe);
-  if (connection.connects() && speaks_grpc(config, probe) && probe.sends())
-    send(config, probe);
+  if (connection.connects() && speaks_grpc(config, probe))
+    probe.can_deliver();
 }
 
 }  // namespace outbox::grpc

@@ -31,6 +31,7 @@ public:
       producer_id();
       topics_.check();
       brokers();
+      probe_.can_deliver();
     }
     return client_;
   }

@@ -123,6 +123,7 @@ void Connection::connect(const Host &host, const Deadline &deadline) {
                     "use nats-server 2.2 or later, without no_header_support");
   if (info_.tls_required && !options_.tls)
     throw PeerError("TLS", OB_REASON_TLS, "the server takes connections with TLS only", "set option tls 'true'");
+  passed("connect", peer() + " is " + product());
 }
 
 void Connection::start_tls(const Deadline &deadline) {
@@ -131,7 +132,7 @@ void Connection::start_tls(const Deadline &deadline) {
                     "configure it there, or use another port");
   if (!reader_.empty()) /* unencrypted bytes must not be taken for what follows encrypted */
     throw PeerError("TLS", OB_REASON_TLS, "the server " + peer() + " sends more before TLS than its INFO");
-  transport_.start_tls(deadline);
+  PeerConnection::start_tls(deadline);
   encrypted_ = true;
 }
 
@@ -172,6 +173,7 @@ void Connection::log_in(const Deadline &deadline) {
                     "look at the user mapping, and at the server's log");
   }
   logged_in_ = true;
+  passed("login", "the server accepts " + options_.who());
 }
 
 void Connection::open(const Host &host, const Deadline &deadline) {

@@ -17,15 +17,11 @@ class Connection final : public PeerConnection {
 public:
   explicit Connection(const Connecting &options) : PeerConnection(options), options_(options) {}
 
-  /* The steps, in order, for a probe that reports each of them. They wait, and throw PeerError or Cancelled. */
-  void connect(const Host &host, const Deadline &deadline); /* until the server has introduced itself */
-  void start_tls(const Deadline &deadline);
-  void log_in(const Deadline &deadline);
-  /* All of them. */
+  /* Connects and logs in. Waits, and throws PeerError or Cancelled. */
   void open(const Host &host, const Deadline &deadline);
 
-  const ServerInfo &info() const { return info_; }
   std::string product() const; /* "nats-server 2.9.10" */
+  const ServerInfo &info() const { return info_; }
   /* The largest message that the server takes; SIZE_MAX: it has not said so. */
   size_t max_payload() const { return max_payload_; }
 
@@ -42,6 +38,9 @@ public:
   Operation wait_next(const Deadline &deadline, const char *step);
 
 private:
+  void connect(const Host &host, const Deadline &deadline); /* until the server has introduced itself */
+  void start_tls(const Deadline &deadline);
+  void log_in(const Deadline &deadline);
   void take_limits();
   std::string connect_text() const;
   PeerError refused(std::string_view error) const;

@@ -64,7 +64,6 @@ public:
     probe_nats(static_cast<const NatsConfig &>(*config), probe);
     return nullptr;
   }
-  bool sends_test_event() const override { return true; }
   std::vector<Advice> advise(const SinkConfig &config, const Options &server,
                              const Options * /*mapping*/) const override {
     std::vector<Advice> found = static_cast<const NatsConfig &>(config).connecting.advise(server);

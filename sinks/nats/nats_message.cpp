@@ -115,7 +115,7 @@ void MessageMaker::add_headers(Content &content) const {
   }
 }
 
-void MessageMaker::make(const ob_event &event, Content &content, std::string_view also) const {
+void MessageMaker::make(const ob_event &event, Content &content) const {
   Record &record = content.record;
   record.begin();
   if (!subject_.render(event, content.subject))
@@ -129,8 +129,6 @@ void MessageMaker::make(const ob_event &event, Content &content, std::string_vie
   if (!stream_.empty())
     append_header("Nats-Expected-Stream", stream_, content.headers);
   add_headers(content);
-  if (!also.empty())
-    append_header(also, "true", content.headers);
   content.headers += header_block_end;
   content.body = record.value;
 }

@@ -29,8 +29,8 @@ class MessageMaker {
 public:
   explicit MessageMaker(const Options &server); /* throws BadInput */
 
-  /* Throws BadInput if the event cannot be sent with these options. `also`: one more header of the sink's own. */
-  void make(const ob_event &event, Content &content, std::string_view also = {}) const;
+  /* Throws BadInput if the event cannot be sent with these options. */
+  void make(const ob_event &event, Content &content) const;
   /* The check at enqueue time, when only the payload's length is known. Returns the least size of the message. */
   size_t check(const ob_event &event) const;
   void check_new(const ob_event &event) const;

@@ -1,71 +1,31 @@
-/*
- * nats_probe.cpp: connects as the sink does, host by host, asks JetStream for the stream, and on request publishes a
- * message that says it is a test. Many users may publish, but not ask: that is no failure.
- */
+/* nats_probe.cpp: asks JetStream for the stream. Many users may publish, but not ask: that is no failure. */
 #include "nats_probe.h"
 
 #include "acknowledgement.h"
 #include "connection.h"
 #include "delivery/base/clean_text.h"
-#include "delivery/engine/test_event.h"
 #include "delivery/formats/json_text.h"
+#include "delivery/net/peer_probe.h"
 
 namespace outbox::nats {
 namespace {
 
-class NatsProbe {
+class NatsProbe : PeerProbe {
 public:
-  NatsProbe(const NatsConfig &config, Probe &probe) : config_(config), probe_(probe), deadline_(new_deadline()) {}
+  NatsProbe(const NatsConfig &config, Probe &probe) : PeerProbe(config.connecting, probe), config_(config) {}
 
   void run() {
-    const auto &hosts = config_.connecting.hosts;
-    bool connected = false;
-    for (size_t i = 0; i < hosts.size() && !connected && !probe_.over(); i++) {
-      try {
-        connect(hosts[i]);
-        connected = true;
-      } catch (const PeerError &error) {
-        fail(error, hosts.size() == 1 ? "" : hosts[i].text() + ": ");
-      }
-    }
-    if (!connected)
-      return;
-    try {
-      deadline_ = new_deadline();
-      if (ask_for_jetstream() && ask_for_stream() && probe_.sends())
-        send();
-    } catch (const PeerError &error) {
-      fail(error, "");
-    }
+    PeerProbe::run<Connection>(config_.connecting, [this](Connection &connection, const Deadline &deadline) {
+      connection_ = &connection;
+      deadline_ = &deadline;
+      compare_limits();
+      if (ask_for_jetstream() && ask_for_stream())
+        probe_.can_deliver();
+    });
   }
 
 private:
-  Deadline new_deadline() const {
-    return {Probe::Clock::now() + std::min(config_.connecting.connect_timeout, probe_.left()),
-            [this] { return probe_.over(); }};
-  }
-
-  void fail(const PeerError &error, const std::string &host) {
-    std::string hint = error.hint;
-    if (!hint.empty())
-      hint[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(hint[0])));
-    probe_.failed(error.step, host + error.what(), hint.empty() ? hint : hint + ".");
-  }
-
-  void connect(const Host &host) {
-    connection_ = std::make_unique<Connection>(config_.connecting);
-    deadline_ = new_deadline();
-    connection_->connect(host, deadline_);
-    probe_.passed("connect", connection_->peer() + " is " + connection_->product());
-    if (config_.connecting.tls) {
-      connection_->start_tls(deadline_);
-      probe_.passed("TLS",
-                    config_.connecting.verify ? "the server's certificate is accepted"
-                                              : "encrypted, and the server's certificate is not verified",
-                    config_.connecting.verify ? "" : "Leave out enable_ssl_certificate_verification.");
-    }
-    connection_->log_in(deadline_);
-    probe_.passed("login", "the server accepts " + config_.connecting.who());
+  void compare_limits() {
     const size_t most = connection_->max_payload();
     if (most < config_.max_message_bytes)
       probe_.passed("max_payload", "max_payload of the server is " + std::to_string(most) + " bytes",
@@ -75,7 +35,7 @@ private:
   /* The answer to what has been written with this number, or the server's words that it is not allowed. */
   Operation answer(uint64_t number, const char *step) {
     for (;;) {
-      Operation operation = connection_->wait_next(deadline_, step);
+      Operation operation = connection_->wait_next(*deadline_, step);
       if (operation.kind == Operation::Kind::Error ||
           (operation.kind == Operation::Kind::Message && connection_->number_of(operation.subject) == number))
         return operation;
@@ -148,39 +108,9 @@ private:
     return false;
   }
 
-  void send() {
-    TestEvent test;
-    Content content;
-    try {
-      config_.check_event(test.event);
-      config_.maker.make(test.event, content, "outbox-probe");
-    } catch (const BadInput &bad) {
-      probe_.failed("send", "a test event cannot be sent: " + std::string(bad.what()),
-                    "An option is made of values that a test event does not have.");
-      return;
-    }
-    std::string data = content.headers;
-    data.append(content.body.data ? content.body.data : "", content.body.len);
-    append_publish(content.subject, connection_->inbox(++number_), data, content.headers.size(), connection_->out());
-    const std::string subject = "subject \"" + content.subject + "\"";
-    Operation operation = answer(number_, "send");
-    if (operation.kind == Operation::Kind::Error) {
-      probe_.failed("send", "the server refuses the test message: " + peer_text(operation.text),
-                    "Correct the user's permissions.");
-      return;
-    }
-    Acknowledgement answered = read_acknowledgement(operation);
-    if (answered.outcome == Outcome::Sent)
-      probe_.passed("send", "a stream has stored a test message of type " + std::string(TestEvent::type) + " with " +
-                                subject);
-    else
-      probe_.failed("send", subject + " " + answered.why, "A stream may be there for other types of events only.");
-  }
-
   const NatsConfig &config_;
-  Probe &probe_;
-  Deadline deadline_;
-  std::unique_ptr<Connection> connection_;
+  Connection *connection_ = nullptr; /* while it is asked */
+  const Deadline *deadline_ = nullptr;
   uint64_t number_ = 0;
   bool may_ask_ = true;
 };
@@ -188,11 +118,7 @@ private:
 }  // namespace
 
 void probe_nats(const NatsConfig &config, Probe &probe) {
-  try {
-    NatsProbe(config, probe).run();
-  } catch (const Cancelled &) {
-    probe.failed("probe", "no answer in time");
-  }
+  NatsProbe(config, probe).run();
 }
 
 }  // namespace outbox::nats

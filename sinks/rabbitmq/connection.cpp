@@ -93,6 +93,7 @@ amqp_frame_t Connection::wait_method(amqp_channel_t channel, const Deadline &dea
 void Connection::connect(const Host &host, const Deadline &deadline) {
   transport_.resolve(host);
   transport_.connect(deadline);
+  passed("connect", peer() + " accepts the connection");
 }
 
 void Connection::read_start(const amqp_connection_start_t &start) {
@@ -176,6 +177,7 @@ void Connection::log_in(const Deadline &deadline) {
                                static_cast<uint16_t>(heartbeat_.count())};
   reader_.set_frame_max(static_cast<uint32_t>(frame_max_));
   send(0, AMQP_CONNECTION_TUNE_OK_METHOD, &ok);
+  passed("login", product_ + " accepts " + options_.who());
 }
 
 void Connection::open_vhost(const Deadline &deadline) {
@@ -235,6 +237,7 @@ void Connection::open_channels(const Deadline &deadline) {
   }
   open_asking();
   wait_opened<amqp_channel_open_ok_t>(asking, deadline);
+  passed("vhost", "\"" + options_.vhost + "\" is open");
 }
 
 void Connection::open(const Host &host, const Deadline &deadline) {

@@ -18,13 +18,7 @@ public:
   /* Says goodbye if that needs no waiting. */
   ~Connection();
 
-  /* The steps, in order, for a probe that reports each of them. They wait, and throw PeerError or Cancelled. */
-  void connect(const Host &host, const Deadline &deadline);
-  void start_tls(const Deadline &deadline) { transport_.start_tls(deadline); }
-  void log_in(const Deadline &deadline);
-  void open_vhost(const Deadline &deadline);
-  void open_channels(const Deadline &deadline);
-  /* All of them. */
+  /* Connects, logs in, and opens the vhost and the channels. Waits, and throws PeerError or Cancelled. */
   void open(const Host &host, const Deadline &deadline);
 
   const std::string &product() const { return product_; } /* "RabbitMQ 3.10.8" */
@@ -50,6 +44,10 @@ public:
   void close_channel_ok(amqp_channel_t channel);
 
 private:
+  void connect(const Host &host, const Deadline &deadline);
+  void log_in(const Deadline &deadline);
+  void open_vhost(const Deadline &deadline);
+  void open_channels(const Deadline &deadline);
   void read_start(const amqp_connection_start_t &start);
   void send_start_ok();
   template <class Method> void wait_opened(amqp_channel_t channel, const Deadline &deadline);

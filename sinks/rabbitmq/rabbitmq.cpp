@@ -59,7 +59,6 @@ public:
     probe_rabbitmq(static_cast<const RabbitConfig &>(*config), probe);
     return nullptr;
   }
-  bool sends_test_event() const override { return true; }
   std::vector<Advice> advise(const SinkConfig &config, const Options &server, const Options *mapping) const override {
     const auto &rabbit = static_cast<const RabbitConfig &>(config);
     const Connecting &connecting = rabbit.connecting;

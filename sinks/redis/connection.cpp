@@ -46,10 +46,7 @@ Reply Connection::ask(const Command &command, const Deadline &deadline, const ch
 void Connection::connect(const Host &host, const Deadline &deadline) {
   transport_.resolve(host);
   transport_.connect(deadline);
-}
-
-void Connection::start_tls(const Deadline &deadline) {
-  transport_.start_tls(deadline);
+  passed("connect", peer() + " accepts the connection");
 }
 
 void Connection::read_hello(const redisReply &hello) {
@@ -83,9 +80,11 @@ void Connection::log_in(const Deadline &deadline) {
   if (reply->type != REDIS_REPLY_ARRAY)
     throw not_understood("login", "HELLO", *reply);
   read_hello(*reply);
+  passed("login", product_ + (options_.user.empty() ? " asks for no password"
+                                                    : " accepts user \"" + clean_text(options_.user) + "\""));
 }
 
-void Connection::check_role() const {
+void Connection::check_role() {
   if (mode_ == "cluster")
     throw PeerError("role", OB_REASON_BROKER, peer() + " is a node of a Redis Cluster",
                     "cluster mode is not supported: name a server without it in option hosts");
@@ -95,6 +94,7 @@ void Connection::check_role() const {
   if (role_ == "replica")
     throw PeerError("role", OB_REASON_BROKER, peer() + " is a replica",
                     "option hosts must also name the master; if that is gone, promote a replica");
+  passed("role", peer() + " is a master");
 }
 
 void Connection::select_database(const Deadline &deadline) {
@@ -131,6 +131,7 @@ void Connection::open(const Host &host, const Deadline &deadline) {
   check_role();
   select_database(deadline);
   check_ready(deadline);
+  passed("ready", "database " + std::to_string(options_.database) + " can be used");
 }
 
 }  // namespace outbox::redis

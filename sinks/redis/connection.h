@@ -16,14 +16,7 @@ class Connection final : public PeerConnection {
 public:
   explicit Connection(const Connecting &options) : PeerConnection(options), options_(options) {}
 
-  /* The steps, in order, for a probe that reports each of them. They wait, and throw PeerError or Cancelled. */
-  void connect(const Host &host, const Deadline &deadline);
-  void start_tls(const Deadline &deadline);
-  void log_in(const Deadline &deadline);
-  void check_role() const; /* after log_in() */
-  void select_database(const Deadline &deadline);
-  void check_ready(const Deadline &deadline);
-  /* All of them. */
+  /* Connects, logs in, and sees whether entries may be added. Waits, and throws PeerError or Cancelled. */
   void open(const Host &host, const Deadline &deadline);
 
   const std::string &product() const { return product_; } /* "redis 7.0.15" */
@@ -35,6 +28,11 @@ public:
   Reply ask(const Command &command, const Deadline &deadline, const char *step);
 
 private:
+  void connect(const Host &host, const Deadline &deadline);
+  void log_in(const Deadline &deadline);
+  void check_role(); /* after log_in() */
+  void select_database(const Deadline &deadline);
+  void check_ready(const Deadline &deadline);
   void read_hello(const redisReply &hello);
   PeerError not_understood(const char *step, const char *command, const redisReply &reply) const;
 

@@ -48,7 +48,6 @@ public:
     probe_redis(static_cast<const RedisConfig &>(*config), probe);
     return nullptr;
   }
-  bool sends_test_event() const override { return true; }
   std::vector<Advice> advise(const SinkConfig &config, const Options &server,
                              const Options * /*mapping*/) const override {
     const auto &redis = static_cast<const RedisConfig &>(config);

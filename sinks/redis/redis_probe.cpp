@@ -1,85 +1,37 @@
 /*
- * redis_probe.cpp: connects as the sink does, host by host, looks at what decides whether entries survive, and on
- * request adds an entry that says it is a test. A user without the right to look (CONFIG, TYPE, ROLE) is no failure.
+ * redis_probe.cpp: looks at what decides whether entries survive. A user without the right to look (CONFIG, TYPE) is
+ * no failure.
  */
 #include "redis_probe.h"
 
 #include "connection.h"
 #include "delivery/base/clean_text.h"
-#include "delivery/engine/test_event.h"
+#include "delivery/net/peer_probe.h"
 #include "server_errors.h"
 
 namespace outbox::redis {
 namespace {
 
-class RedisProbe {
+class RedisProbe : PeerProbe {
 public:
-  RedisProbe(const RedisConfig &config, Probe &probe) : config_(config), probe_(probe), deadline_(limit()) {}
+  RedisProbe(const RedisConfig &config, Probe &probe) : PeerProbe(config.connecting, probe), config_(config) {}
 
   void run() {
-    const auto &hosts = config_.connecting.hosts;
-    bool connected = false;
-    for (size_t i = 0; i < hosts.size() && !probe_.over() && !connected; i++) {
-      try {
-        connect(hosts[i]);
-        connected = true;
-      } catch (const PeerError &error) {
-        failed(error, hosts.size() == 1 ? "" : hosts[i].text() + ": ");
-      }
-    }
-    if (!connected)
-      return;
-    try {
+    PeerProbe::run<Connection>(config_.connecting, [this](Connection &connection, const Deadline &deadline) {
+      connection_ = &connection;
+      deadline_ = &deadline;
       bool good = check_stream();
       good &= check_replicas();
       report_durability();
       report_eviction();
-      if (good && probe_.sends())
-        send();
-    } catch (const PeerError &error) {
-      failed(error, "");
-    }
+      if (good)
+        probe_.can_deliver();
+    });
   }
 
 private:
-  Deadline limit() const {
-    return {Probe::Clock::now() + std::min(config_.connecting.connect_timeout, probe_.left()),
-            [this] { return probe_.over(); }};
-  }
-
-  void failed(const PeerError &error, const std::string &host) {
-    std::string hint = error.hint;
-    if (!hint.empty())
-      hint[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(hint[0])));
-    probe_.failed(error.step, host + error.what(), hint.empty() ? hint : hint + ".");
-  }
-
   Reply ask(const std::vector<std::string_view> &words, const char *step) {
-    return connection_->ask(Command(words), deadline_, step);
-  }
-
-  void connect(const Host &host) {
-    const Connecting &options = config_.connecting;
-    connection_ = std::make_unique<Connection>(options);
-    deadline_ = limit();
-    connection_->connect(host, deadline_);
-    probe_.passed("connect", connection_->peer() + " accepts the connection");
-    if (options.tls) {
-      connection_->start_tls(deadline_);
-      probe_.passed("TLS",
-                    options.verify ? "the server's certificate is accepted"
-                                   : "encrypted, and the server's certificate is not verified",
-                    options.verify ? "" : "Leave out enable_ssl_certificate_verification.");
-    }
-    connection_->log_in(deadline_);
-    probe_.passed("login", connection_->product() + (options.user.empty()
-                                                         ? " asks for no password"
-                                                         : " accepts user \"" + clean_text(options.user) + "\""));
-    connection_->check_role();
-    probe_.passed("role", connection_->peer() + " is a master");
-    connection_->select_database(deadline_);
-    connection_->check_ready(deadline_);
-    probe_.passed("ready", "database " + std::to_string(options.database) + " can be used");
+    return connection_->ask(Command(words), *deadline_, step);
   }
 
   bool check_stream() {
@@ -154,43 +106,15 @@ private:
                     "Set it to noeviction, so that events wait instead.");
   }
 
-  void send() {
-    TestEvent test;
-    Entry entry;
-    try {
-      config_.check_event(test.event);
-      config_.maker.make(test.event, entry);
-    } catch (const BadInput &bad) {
-      probe_.failed("send", "a test event cannot be sent: " + std::string(bad.what()),
-                    "An option is made of values that a test event does not have.");
-      return;
-    }
-    entry.fields.push_back({"header.outbox-probe", "true"});
-    Reply reply = connection_->ask(config_.maker.command(entry), deadline_, "send");
-    if (is_error(*reply))
-      probe_.failed("send", "stream \"" + clean_text(entry.stream) + "\": " + read_error(text_of(*reply)).text);
-    else if (!is_entry_id(*reply))
-      probe_.failed("send", std::string("XADD is answered with ") + kind_of(*reply) + ", not with the id of an entry",
-                    "Is this a Redis server, or something between that changes its replies?");
-    else
-      probe_.passed("send", "the server has stored a test entry of type " + std::string(TestEvent::type) +
-                                " in stream \"" + clean_text(entry.stream) + "\"");
-  }
-
   const RedisConfig &config_;
-  Probe &probe_;
-  Deadline deadline_;
-  std::unique_ptr<Connection> connection_;
+  Connection *connection_ = nullptr; /* while it is asked */
+  const Deadline *deadline_ = nullptr;
 };
 
 }  // namespace
 
 void probe_redis(const RedisConfig &config, Probe &probe) {
-  try {
-    RedisProbe(config, probe).run();
-  } catch (const Cancelled &) {
-    probe.failed("probe", "no answer in time");
-  }
+  RedisProbe(config, probe).run();
 }
 
 }  // namespace outbox::redis

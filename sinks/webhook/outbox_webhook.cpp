@@ -20,7 +20,6 @@ public:
     probe_webhook(std::static_pointer_cast<const WebhookConfig>(std::move(config)), probe);
     return nullptr;
   }
-  bool sends_test_event() const override { return true; }
   void client_library(ob_client_library &out) const override { describe_libcurl(out); }
 };
 

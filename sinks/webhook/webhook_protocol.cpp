@@ -35,6 +35,28 @@ HttpCall WebhookProtocol::call(const HttpContent &content) const {
   return {.headers = config_->attempt_headers(content, time(nullptr))};
 }
 
+const char *hint_of(long status) {
+  switch (status) {
+  case 401:
+  case 403:
+    return "It does not accept the sink's credentials: look at bearer_token, username and password, "
+           "headers and secret in PUBLIC's user mapping, and whether the endpoint knows them.";
+  case 404:
+  case 405:
+  case 410:
+    return "No handler accepts events at this url: correct option url, above all its path, or option method.";
+  case 407:
+    return "Correct proxy_username and proxy_password in PUBLIC's user mapping.";
+  case 429:
+    return "The endpoint limits requests: set option rate_limit, or ask its operator for a higher limit.";
+  default:
+    return status >= 300 && status < 400 ? "Set option url to where the endpoint is now: redirects are not followed."
+           : status >= 400 && status < 500 ? "The endpoint may accept only other types of events: see its log."
+           : status >= 500                 ? "See the endpoint's log."
+                                           : "";
+  }
+}
+
 /* A complete head is a result, whatever happens to the body. */
 HttpVerdict WebhookProtocol::classify_response(const HttpTransfer &answer, CURLcode code,
                                                const HttpContent &content) const {
@@ -54,8 +76,10 @@ HttpVerdict WebhookProtocol::classify_response(const HttpTransfer &answer, CURLc
                        .rate_limit_reset = reset,
                        .own_url = !request.url.empty(),
                        .idempotency_key = !sent && find_header(request.headers, "idempotency-key")});
-  if (!sent)
+  if (!sent) {
     verdict.error = without_secrets(verdict.error, content);
+    verdict.hint = hint_of(status);
+  }
   return verdict;
 }
 

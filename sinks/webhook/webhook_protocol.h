@@ -13,6 +13,9 @@
 
 namespace outbox {
 
+/* The next step after a response that is not a success. Static string. */
+const char *hint_of(long status);
+
 class WebhookProtocol final : public HttpProtocol {
 public:
   /* Without a reporter it fetches no access tokens. Throws std::system_error if no thread can be started. */

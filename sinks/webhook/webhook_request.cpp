@@ -93,6 +93,8 @@ void WebhookConfig::write_content(const ob_event &event, HttpMessage &request) c
   }
   if (has_content)
     request.headers.emplace_back("Content-Type", type);
+  if (event.is_test)
+    request.headers.emplace_back("Outbox-Probe", "true");
 }
 
 /* Writes the event's own headers that the sink's owner has listed, except those that the sink writes, even if the

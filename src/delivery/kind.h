@@ -34,7 +34,7 @@ extern "C" {
 #endif
 
 /* The interface is this file. Its number is raised by each change after which a kind must be compiled anew. */
-enum { OB_KIND_MAGIC = 0x6f627831, OB_KIND_INTERFACE = 13 };
+enum { OB_KIND_MAGIC = 0x6f627831, OB_KIND_INTERFACE = 14 };
 
 /* ---- plain data ------------------------------------------------------------------------------------------- */
 
@@ -93,9 +93,10 @@ typedef struct ob_event {
   ob_text payload;      /* NULL = tombstone; JSON text, or raw bytes when payload_is_bytes */
   ob_text content_type; /* of raw bytes; NULL for JSON */
   bool payload_is_bytes;
-  int attempt; /* 1 for the first try; failures that spend no attempt do not count */
-  bool alone;  /* no other event of its key is in flight, and none is submitted until this one has ended */
-  bool failed; /* its last delivery failed, whether or not that spent an attempt */
+  int attempt;  /* 1 for the first try; failures that spend no attempt do not count */
+  bool alone;   /* no other event of its key is in flight, and none is submitted until this one has ended */
+  bool failed;  /* its last delivery failed, whether or not that spent an attempt */
+  bool is_test; /* a probe sends it: the message has the header "outbox-probe: true" */
   const ob_header *headers;
   size_t n_headers;
   /* NULL, or why the caller could not make the event, which then has neither payload nor headers: it ends as

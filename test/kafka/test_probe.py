@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from confluent_kafka.admin import (AclBinding, AclOperation, AclPermissionType, ResourcePatternType,
                                    ResourceType)
-from outbox_rig import patient, wait_until
+from outbox_rig import Consumer, patient, wait_until
 from outbox_rig.paths import ROOT
 
 
@@ -66,6 +66,29 @@ def test_all_is_well(db, kafka, security, aggregate):
     assert steps["authenticate"][1] == 'PLAIN, user "outbox"'
     assert steps["topic"][1].startswith(f'topic "{topic}" has 3 partitions')
     assert db.value("SELECT bool_and(ok AND milliseconds >= 0 AND milliseconds < 10000) FROM outbox.probe('k')")
+
+
+def test_a_test_event_on_request(db, kafka, security, aggregate):
+    """A producer of the probe's own delivers it, also while the sink is paused."""
+    topic = f"outbox.event.{aggregate}"
+    kafka.create_topic(topic, 1)
+    db.kafka_sink("k", kafka, outbox_user(security), **sasl(security, topic=topic))
+    db.sql("SELECT outbox.pause('k')")
+    assert "send" not in probe(db, "k")
+    [(*_, ok, message)] = db.sql("SELECT step, ok, message FROM outbox.probe('k', send => true) WHERE step = 'send'")
+    assert ok and message == "a test event of type outbox.probe is delivered: partition 0, offset 0"
+    with Consumer(kafka.bootstrap, [topic]) as consumer:
+        [record] = consumer.take(1)
+    assert dict(record.headers)["outbox-probe"] == b"true" and record.value == b'{"test": true}'
+    assert db.sql("SELECT (SELECT count(*) FROM outbox.events), delivered, failed_total FROM outbox.sinks") == [(0, 0, 0)]
+
+
+def test_a_test_event_that_the_broker_refuses(db, kafka, security, aggregate):
+    topic = f"outbox.event.{aggregate}"
+    kafka.create_topic(topic, 1, config={"max.message.bytes": "20"})
+    db.kafka_sink("k", kafka, outbox_user(security), **sasl(security, topic=topic))
+    [(ok, message)] = db.sql("SELECT ok, message FROM outbox.probe('k', send => true) WHERE step = 'send'")
+    assert not ok and "too large" in message, message
 
 
 def test_topics_by_template(db, kafka, aggregate):

@@ -173,6 +173,10 @@ def test_the_page_is_a_kind_of_sink(db, place):
     wait_until(lambda: len(events(file)) >= 3005, 60, lambda: db.sql("SELECT * FROM outbox.sinks"))
     assert [event["id"] for event in events(file)[3000:]] == ids and json.loads(preview) == events(file)[3000]
 
+    # The test event of a probe.
+    assert db.sql("SELECT step, ok FROM outbox.probe('audit', send => true)") == [("open", True), ("send", True)]
+    assert events(file)[-1]["payload"] == {"test": True}
+
     # An invalid event is refused at once; one that a later change of the sink made invalid is a dead letter, and
     # arrives after a redrive.
     db.refuses("SELECT outbox.enqueue_bytes('Order', '1', 'order.raw', '\\x00', 'application/avro')", "takes no raw bytes")

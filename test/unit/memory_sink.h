@@ -25,6 +25,7 @@ struct Control {
   std::map<uint64_t, uint64_t> key_of;
   std::shared_ptr<Hang> hang;
   std::map<uint64_t, outbox::Outcome> ends_at_once; /* outcomes within submit(), by ticket */
+  std::vector<outbox::Outcome> ends_of_test_events; /* in turn; without one it is not answered */
   uint64_t unfit = 0;                               /* submit() throws for it */
   uint64_t no_memory_for = 0;                       /* submit() lacks memory for it */
   int pauses = 0, flushes = 0;

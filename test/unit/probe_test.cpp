@@ -49,14 +49,6 @@ TEST(Probe, AnUnknownKindStartsNothing) {
   EXPECT_NE(error.message[0], '\0');
 }
 
-TEST(Probe, AKindThatSendsNoTestEventSaysSo) {
-  door::EndedProbe probe("memory", {}, 10'000, "main", true);
-  ASSERT_EQ(probe.steps.size(), 2u);
-  EXPECT_TRUE(probe.steps[0].ok);
-  EXPECT_FALSE(probe.steps[1].ok);
-  EXPECT_STREQ(probe.steps[1].name, "request");
-}
-
 TEST(Probe, EndsWhenItsTimeIsUp) {
   memory::control("slow").probe_hangs = true;
   auto start = Clock::now();
@@ -115,4 +107,54 @@ TEST(Probe, ManyAtOnceEachEnds) {
       EXPECT_TRUE(probe->end() && probe->steps.size() == 1);
   }
   EXPECT_TRUE(engine.until([&] { return door::threads() <= before + 1; }, 60'000, 20));
+}
+
+/* ---- the test event ---- */
+
+namespace {
+
+std::vector<ob_probe_step> sends(const char *sink, std::vector<outbox::Outcome> ends, int timeout_ms = 10'000) {
+  memory::control(sink).ends_of_test_events = std::move(ends);
+  return door::EndedProbe("memory", {}, timeout_ms, sink, true).steps;
+}
+
+}  // namespace
+
+TEST(Probe, ATestEventGoesThroughASink) {
+  const auto steps = sends("tried", {outbox::Outcome::Sent});
+  ASSERT_EQ(steps.size(), 2u);
+  EXPECT_STREQ(steps[1].name, "send");
+  EXPECT_TRUE(steps[1].ok);
+  EXPECT_STREQ(steps[1].message, "a test event of type outbox.probe is delivered: number 7");
+}
+
+TEST(Probe, ATestEventThatIsRefusedIsAStepThatFailed) {
+  for (outbox::Outcome outcome : {outbox::Outcome::Retry, outbox::Outcome::Refused, outbox::Outcome::SinkDown,
+                                  outbox::Outcome::RetryBlameSink, outbox::Outcome::Rejected}) {
+    const auto steps = sends("refusing", {outcome, outbox::Outcome::Sent});
+    ASSERT_EQ(steps.size(), 2u);
+    EXPECT_FALSE(steps[1].ok);
+    EXPECT_STREQ(steps[1].message, "the peer says no");
+    EXPECT_STREQ(steps[1].hint, "Ask the peer.");
+  }
+}
+
+/* As after a kept connection that was closed. */
+TEST(Probe, ATestEventThatIsReturnedIsTriedOnceMore) {
+  for (outbox::Outcome outcome : {outbox::Outcome::Returned, outbox::Outcome::Deferred}) {
+    EXPECT_TRUE(sends("returning", {outcome, outbox::Outcome::Sent}).at(1).ok);
+    EXPECT_FALSE(sends("returning", {outcome, outcome, outbox::Outcome::Sent}).at(1).ok);
+  }
+}
+
+TEST(Probe, ATestEventWithoutAnAnswerEndsInTime) {
+  const auto steps = sends("mute", {}, 300);
+  ASSERT_EQ(steps.size(), 2u);
+  EXPECT_FALSE(steps[1].ok);
+  EXPECT_STREQ(steps[1].message, "no answer in time");
+}
+
+TEST(Probe, NoTestEventIsSentWhereConnectingFails) {
+  memory::control("hanging to send").probe_hangs = true;
+  EXPECT_EQ(sends("hanging to send", {outbox::Outcome::Sent}, 100).size(), 1u);
 }

@@ -90,7 +90,7 @@ def test_without_tls(db, receiver):
         assert (last, ok) == (step, False) and words in message and hint, (last, message)
 
 
-SEND = "SELECT step, ok, message, hint FROM outbox.probe('crm', send => true) WHERE step = 'request'"
+SEND = "SELECT step, ok, message, hint FROM outbox.probe('crm', send => true) WHERE step = 'send'"
 
 
 def test_a_test_event_on_demand(db, receiver):
@@ -158,7 +158,7 @@ def test_a_probe_waits_as_long_as_the_sink(db, receiver):
     [(_, ok, message, hint)] = db.sql(SEND)
     assert ok and "HTTP 20" in message and hint is None, (message, hint)
     receiver.mode = slow(1)
-    [(_, ok, message, hint)] = db.sql("SELECT step, ok, message, hint FROM outbox.probe('crm', '500 ms', send => true) WHERE step = 'request'")
+    [(_, ok, message, hint)] = db.sql("SELECT step, ok, message, hint FROM outbox.probe('crm', '500 ms', send => true) WHERE step = 'send'")
     assert not ok and hint == "SELECT * FROM outbox.probe('crm', '35000 ms', send => true); -- waits as long as the sink does", (message, hint)
     assert db.sql(hint)[-1][1]
     patience = "SELECT outbox_internal.probe_patience(oid) FROM pg_foreign_server WHERE srvname = 'crm'"

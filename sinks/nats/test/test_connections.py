@@ -109,7 +109,7 @@ def test_rights(db, make_server, name):
     degraded(db, f'subject "{name}.mine" is not allowed to be published to by user "app"')
     assert db.value("SELECT max(attempts) FROM outbox.events WHERE status = 'PENDING'") == 0
     assert probe(db)["JetStream"][:2] == (True, "the user may not ask about it")
-    assert not probe(db, send=True)["send"][0] and "permissions" in probe(db, send=True)["send"][2]
+    assert not probe(db, send=True)["send"][0] and "permissions" in probe(db, send=True)["send"][1]
     server.reload(rights.format(publish=f'"{name}.>"'))
     stream.read(20, 90)
     wait_until(lambda: db.pending() == 0, 30, sinks(db))

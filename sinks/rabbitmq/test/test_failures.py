@@ -216,7 +216,7 @@ def test_an_exchange_that_returns_what_it_delivers(db, broker, exchange):
     channel.exchange_declare(exchange, "topic", durable=True)
     channel.connection.close()
     db.rabbit_sink("rabbit", broker, exchange=exchange, max_attempts="1")
-    steps = {step: (ok, hint) for step, ok, hint in db.sql("SELECT step, ok, hint FROM outbox.probe('rabbit', send => true)")}
+    steps = {step: (ok, message) for step, ok, message in db.sql("SELECT step, ok, message FROM outbox.probe('rabbit', send => true)")}
     assert not steps["send"][0] and "set option mandatory 'false'" in steps["send"][1]
     db.sql("ALTER SERVER rabbit OPTIONS (ADD mandatory 'false')")
     many(db, 20, 5)

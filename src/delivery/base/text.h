@@ -40,6 +40,16 @@ inline std::string shortened(std::string_view text, size_t max = 100) {
   return std::string(text.substr(0, utf8_prefix(text, max)));
 }
 
+/* A part of a sentence as a sentence; empty stays empty. */
+inline std::string sentence(std::string text) {
+  if (!text.empty()) {
+    if (text[0] >= 'a' && text[0] <= 'z')
+      text[0] = static_cast<char>(text[0] - 'a' + 'A');
+    text += '.';
+  }
+  return text;
+}
+
 /* Marks a text of which only the beginning is kept. */
 constexpr std::string_view cut_mark = " [cut]";
 

@@ -10,6 +10,7 @@
 
 #include "delivery/base/clean_text.h"
 #include "delivery/engine/sink_options.h"
+#include "delivery/engine/test_delivery.h"
 
 namespace outbox {
 
@@ -56,11 +57,11 @@ std::shared_ptr<void> Probe::try_out(const SinkKind &kind, const Options &server
   try {
     auto config = parse_options(kind, server, &mapping, owner);
     secrets_ = kind.secrets(mapping);
-    auto remains = kind.probe(std::move(config), *this);
-    if (send_ && !kind.sends_test_event())
-      failed("request", "this kind of sink sends no test event",
-             "Leave send out, and enqueue an event that its consumers know for a test.");
-    return remains;
+    auto remains = kind.probe(config, *this);
+    if (!send_ || !can_deliver_)
+      return remains;
+    remains.reset(); /* some peers serve one connection at a time */
+    return deliver_test_event(kind, std::move(config), *this);
   } catch (const BadInput &bad) {
     failed("options", bad.what() + (bad.detail.empty() ? "" : ": " + bad.detail), bad.hint);
   } catch (const std::exception &error) { /* out of memory, or a library failed to start */

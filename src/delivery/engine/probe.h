@@ -47,8 +47,10 @@ public:
   bool over() const { return cancelled_ || Clock::now() >= deadline_; }
   std::chrono::milliseconds left() const;
   std::chrono::milliseconds timeout() const { return timeout_; }
-  /* Whether to send a test event after all other steps have passed. */
+  /* Whether a test event is asked for. It is sent if the kind calls can_deliver(). */
   bool sends() const { return send_; }
+  /* As far as the steps show, events get through. */
+  void can_deliver() { can_deliver_ = true; }
   /* Topics of events that wait, separated by commas. */
   const std::string &topics() const { return topics_; }
   double ms_since_start(Clock::time_point when) const;
@@ -74,6 +76,7 @@ private:
   const Clock::time_point start_, deadline_;
   Clock::time_point step_began_;
   SecretMask secrets_; /* set once the options are known to be valid */
+  bool can_deliver_ = false;
   std::atomic<bool> cancelled_{false};
   mutable std::mutex mutex_; /* guards steps_ and done_ */
   std::vector<ProbeStep> steps_;

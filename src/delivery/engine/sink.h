@@ -61,6 +61,7 @@ struct Verdict {
   int64_t retry_after_ms = -1;       /* the delay for which the peer asks; -1 = none */
   bool slow_retry = false;           /* a retry within seconds is pointless */
   int max_refusals = 0;              /* of Retry: as ob_completion.max_refusals */
+  const char *hint = "";             /* for a person who probes the sink: the next step; static */
 };
 
 /* The end of an event that submit() has accepted. */
@@ -227,11 +228,11 @@ public:
   /* By default it throws: a kind of a library that only makes messages opens no sink. */
   virtual std::unique_ptr<Sink> open(const std::string &name, std::shared_ptr<const SinkConfig> config,
                                      std::shared_ptr<Reporter> reporter) const;
-  /* Tries the options as a sink would, on the probe's thread, without sending an event. Returns an object whose
-   * destruction may take long; all steps are recorded before. A kind without a probe says so in a step. */
+  /* Tries the options as a sink would, on the probe's thread, without sending an event. If events would get through,
+   * it calls Probe::can_deliver(): on request a sink is opened then for a test event (test_delivery.h). Returns an
+   * object whose destruction may take long; all steps are recorded before. A kind without a probe says so in a step.
+   */
   virtual std::shared_ptr<void> probe(std::shared_ptr<const SinkConfig> config, Probe &probe) const;
-  /* Whether probe() sends a test event when Probe::sends() asks for one. */
-  virtual bool sends_test_event() const { return false; }
   virtual KindDefaults defaults(const Options &server) const = 0;
   /* Describes the client library that the kind has loaded; `out` is zero before. */
   virtual void client_library(ob_client_library & /*out*/) const {}

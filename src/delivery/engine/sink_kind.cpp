@@ -72,6 +72,7 @@ std::unique_ptr<Sink> SinkKind::open(const std::string &name, std::shared_ptr<co
 
 std::shared_ptr<void> SinkKind::probe(std::shared_ptr<const SinkConfig> /*config*/, Probe &probe) const {
   probe.passed("options", "the options are valid; this kind of sink cannot be probed without an event");
+  probe.can_deliver();
   return nullptr;
 }
 /* NOLINTEND(performance-unnecessary-value-param) */

@@ -30,6 +30,7 @@ struct TestEvent {
     event.event_type = as_text(type);
     event.payload = as_text(payload);
     event.attempt = 1;
+    event.is_test = true;
   }
 };
 

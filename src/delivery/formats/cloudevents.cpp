@@ -284,7 +284,7 @@ void CloudEvents::write_structured(const ob_event &event, Record &record) const 
   headers_.write_own(event, record, prefix);
 }
 
-void CloudEvents::write(const ob_event &event, Record &record) const {
+void CloudEvents::write_event(const ob_event &event, Record &record) const {
   if (mode_ == Mode::Structured)
     write_structured(event, record);
   else if (binding_ == Binding::Http)

@@ -21,14 +21,14 @@ public:
   static Template source(const std::string *value);
   static void check_source(const std::string &name, const std::string &value);
 
-  /* For HTTP, writes only the headers of the format; the sink writes the event's other headers. */
-  void write(const ob_event &event, Record &record) const override;
   void check(const ob_event &event) const override;
   bool reads_payload(const ob_event &event) const override;
   /* Whether a header of this name is an attribute of the CloudEvent. */
   bool is_attribute(std::string_view header) const;
 
 private:
+  /* For HTTP, writes only the headers of the format; the sink writes the event's other headers. */
+  void write_event(const ob_event &event, Record &record) const override;
   template <class Add> void attributes(const ob_event &event, Record &record, Add add) const;
   template <class Add> void extensions(const ob_event &event, Add add) const;
   void write_binary(const ob_event &event, Record &record) const;

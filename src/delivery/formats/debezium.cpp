@@ -31,7 +31,7 @@ Debezium::Debezium(const Options &options) : options_(options), headers_(options
                [](const Placement &placement) { return placement.place == Place::Envelope; });
 }
 
-void Debezium::write(const ob_event &event, Record &record) const {
+void Debezium::write_event(const ob_event &event, Record &record) const {
   if (options_.id_header) {
     uuid_text(event.id, record.id_text);
     record.add_header("id", {record.id_text, sizeof record.id_text});

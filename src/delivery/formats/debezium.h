@@ -38,13 +38,13 @@ public:
   };
   explicit Debezium(const Options &options);
 
-  void write(const ob_event &event, Record &record) const override;
   void check(const ob_event &event) const override;
   void check_new(const ob_event &event) const override;
   bool reads_payload(const ob_event &event) const override;
   size_t shrinks() const override;
 
 private:
+  void write_event(const ob_event &event, Record &record) const override;
   void write_value(const ob_event &event, Record &record) const;
   void append_payload(const ob_event &event, std::string &out) const;
   void append_envelope(const ob_event &event, Record &record, std::string &out) const;

@@ -8,7 +8,11 @@ namespace outbox {
 class RecordFormat {
 public:
   virtual ~RecordFormat() = default;
-  virtual void write(const ob_event &event, Record &record) const = 0;
+  void write(const ob_event &event, Record &record) const {
+    write_event(event, record);
+    if (event.is_test)
+      record.add_header("outbox-probe", as_text("true"));
+  }
   /* Throws BadInput if write() can never produce a valid record. Does not read the payload. */
   virtual void check(const ob_event & /*event*/) const {}
   /* Throws BadInput if write() would succeed, but the event is probably a mistake of its writer. */
@@ -17,6 +21,9 @@ public:
   virtual bool reads_payload(const ob_event & /*event*/) const { return false; }
   /* The value is at least as long as the payload divided by this; 0: no lower limit is known. */
   virtual size_t shrinks() const { return 1; }
+
+private:
+  virtual void write_event(const ob_event &event, Record &record) const = 0;
 };
 
 }  // namespace outbox

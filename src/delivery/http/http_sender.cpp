@@ -433,10 +433,10 @@ void HttpSender::Requests::end(Request &request, const HttpVerdict &verdict) {
     else if (end.outcome == Outcome::Rejected)
       queue_.refuse(request.serials[i], text_if_memory(end.error), end.reason);
     else
-      queue_.fail(
-          request.serials[i],
-          {end.outcome, text_if_memory(end.error), end.reason, end.retry_after_ms, end.slow_retry, end.max_refusals},
-          verdict.gone || end.outcome == Outcome::SinkDown);
+      queue_.fail(request.serials[i],
+                  {end.outcome, text_if_memory(end.error), end.reason, end.retry_after_ms, end.slow_retry,
+                   end.max_refusals, end.hint},
+                  verdict.gone || end.outcome == Outcome::SinkDown);
   }
   if (!sent.empty()) {
     refused_grant_.reset();

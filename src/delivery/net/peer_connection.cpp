@@ -10,11 +10,21 @@ static constexpr size_t most_answers = 65'536;
 void PeerConnection::answer(std::string_view bytes) {
   if (answers_ + bytes.size() > most_answers)
     throw PeerError("connect", OB_REASON_BROKER,
-                    std::string("the ") + words_.noun + " " + peer() + " asks for more than " +
+                    std::string("the ") + options_.words.noun + " " + peer() + " asks for more than " +
                         std::to_string(most_answers) + " bytes of answers, and does not read them");
   out_ += bytes;
   answers_ += bytes.size();
   answers_end_ = all_sent_ + unsent();
+}
+
+void PeerConnection::start_tls(const Deadline &deadline) {
+  const std::string noun = options_.words.noun;
+  transport_.start_tls(deadline);
+  if (options_.verify)
+    passed("TLS", "the " + noun + "'s certificate is accepted");
+  else
+    passed("TLS", "encrypted, and the " + noun + "'s certificate is not verified",
+           "Leave out enable_ssl_certificate_verification.");
 }
 
 bool PeerConnection::flush() {

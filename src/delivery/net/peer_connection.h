@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -20,6 +21,10 @@ class PeerConnection {
 public:
   PeerConnection(const PeerConnection &) = delete;
   PeerConnection &operator=(const PeerConnection &) = delete;
+
+  /* Told of each step of opening that has passed: what is known then, and what could be better; empty: nothing. */
+  using Listener = std::function<void(const char *step, std::string fact, std::string hint)>;
+  void tell(Listener listener) { listener_ = std::move(listener); }
 
   const std::string &peer() const { return transport_.peer(); }
   std::string &out() { return out_; }
@@ -35,7 +40,7 @@ public:
 
 protected:
   /* The options must outlive it. */
-  explicit PeerConnection(const ConnectOptions &options) : transport_(options), words_(options.words) {}
+  explicit PeerConnection(const ConnectOptions &options) : transport_(options), options_(options) {}
   ~PeerConnection() = default;
 
   /* Reads once what the socket has, and gives it to reader.add(). Returns false if that was nothing. */
@@ -45,13 +50,20 @@ protected:
     return !bytes.empty();
   }
 
+  void passed(const char *step, std::string fact, std::string hint = {}) {
+    if (listener_)
+      listener_(step, std::move(fact), std::move(hint));
+  }
+  void start_tls(const Deadline &deadline);
+
   Transport transport_;
   std::string out_;
 
 private:
   std::string_view receive_bytes(); /* valid until the next call */
 
-  const PeerWords words_;
+  const ConnectOptions &options_;
+  Listener listener_;
   size_t sent_ = 0;          /* of out_ */
   uint64_t all_sent_ = 0;    /* bytes since the connection was made */
   uint64_t answers_end_ = 0; /* where the last answer ends, counted so */
