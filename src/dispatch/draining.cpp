@@ -32,26 +32,30 @@ int64_t drain_below(Dispatch &decisions, const SinkCursor &cursor, const KeyId &
                    decisions.recording.first_failure(key), cursor.position() + 1});
 }
 
+/* The drain is over when nothing is left before its end, and nothing may come back: then the key is blocked by its
+ * dead letter, or is free. A row that a user moves before the dead letter from now on, or an event that comes back
+ * there, does not wait for it: all rows up to it have drained. Until the drain is over the key goes on draining. */
 void drain_read_ended(Dispatch &decisions, const SinkScan &scan, const KeyId &key, DrainStops stops) noexcept {
   decisions.blocked_keys.drained_to(key.sink, key.key_hash, scan.last_position);
   const BlockedKey *entry = decisions.blocked_keys.find(key.sink, key.key_hash);
   if (!entry || entry->state == KeyState::BLOCKED || !scan.all_read())
     return;
-  const int64_t locked =
-      decisions.locked_rows.first_of_key(key.sink, key.key_hash); /* the read may have added some */
   if (stops.redriven < stops.dead)
     return; /* the key drains on when the redriven row is marked */
-  if (stops.dead != POSITION_NONE) {
-    const bool dead_is_next = scan.below == stops.dead || (!scan.cursor->has_backlog() && locked > stops.dead);
-    if (dead_is_next)
-      decisions.block_key(key.sink, key.key_hash, stops.dead);
-    return;
-  }
   /* If the round fails, a row keeps its mark, by which only a draining key comes back to it. */
   const bool may_come_back = decisions.round.unmarked;
-  if (!scan.stopped && locked == POSITION_NONE && !may_come_back &&
-      decisions.recording.first_failure(key) == POSITION_NONE)
+  if (may_come_back || decisions.recording.first_failure(key) != POSITION_NONE)
+    return;
+  const int64_t locked =
+      decisions.locked_rows.first_of_key(key.sink, key.key_hash); /* the read may have added some */
+  if (stops.dead != POSITION_NONE) {
+    if (locked < stops.dead || (scan.below != stops.dead && scan.cursor->has_backlog()))
+      return;
+    decisions.block_key(key.sink, key.key_hash, stops.dead);
+    decisions.blocked_keys.drained_to(key.sink, key.key_hash, stops.dead);
+  } else if (!scan.stopped && locked == POSITION_NONE) {
     decisions.blocked_keys.forget(key.sink, key.key_hash); /* new rows of the key may be claimed as they come */
+  }
 }
 
 }  // namespace dispatch

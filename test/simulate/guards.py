@@ -36,6 +36,7 @@ GUARDS: Guards = {
     "later rows of a draining key": ("classify_row.cpp", ": scan != RowScan::DRAINING);", ": false);"),
     "rows that have yet to drain": ("blocked_keys.h", "return drained + 1 < position;", "return drained < 0 && position < 0;"),
     "a mark that is removed": ("draining.cpp", "may_come_back = decisions.round.unmarked;", "may_come_back = false;"),
+    "a row before the dead letter after the drain": ("draining.cpp", "    decisions.blocked_keys.drained_to(key.sink, key.key_hash, stops.dead);\n", ""),
     "a mark that is removed, taken back": ("dispatch.cpp", "    if (mark.removes)\n", "    if (false)\n"),
     "find in flight": ("classify_row.cpp", "= decisions.in_flight.find(row.position)) {", "= false ? decisions.in_flight.find(row.position) : nullptr) {"),
     "given to": ("classify_row.cpp", "      event->given_to = sink.id();", "      (void)event;"),

@@ -123,6 +123,16 @@ protected:
     return event;
   }
 
+  RowVerdict classify(int64_t position, int64_t blocked_by, RowScan scan, WallTime available_at = 0) {
+    Row row = {};
+    row.position = position;
+    row.key_hash = KEY.key_hash;
+    row.blocked_by = blocked_by;
+    row.available_at = available_at;
+    sink.rules.ordered = true;
+    return classify_row(with_room(), row, sink, scan).verdict;
+  }
+
   /* A read that has passed two rows. */
   SinkScan scan(int64_t dead = POSITION_NONE) {
     SinkScan scan = {RowScan::DRAINING, cursor, 10, 0, below({.dead = dead})};
@@ -228,6 +238,32 @@ TEST_F(DispatchDraining, ADeadLetterBlocksTheKeyWhenItIsNext) {
   ASSERT_NE(key(), nullptr);
   EXPECT_EQ(key()->state, KeyState::BLOCKED);
   EXPECT_EQ(key()->blocker, 25);
+}
+
+TEST_F(DispatchDraining, ADeadLetterBlocksTheKeyWhenTheRemovalOfAMarkHasCommitted) {
+  decisions->begin_round({{1}, SCAN_NOW}, 10, 1000);
+  ASSERT_EQ(classify(20, 7, RowScan::DRAINING, SCAN_NOW + 1), RowVerdict::SKIP);
+  drain_read_ended(with_room(), scan(25), KEY, {.dead = 25});
+  EXPECT_EQ(key()->state, KeyState::DRAINING);
+  decisions->roll_back_round(); /* the row keeps its mark */
+  EXPECT_EQ(key()->state, KeyState::DRAINING);
+  decisions->begin_round({{2}, SCAN_NOW}, 10, 1000);
+  drain_read_ended(with_room(), scan(25), KEY, {.dead = 25});
+  EXPECT_EQ(key()->state, KeyState::BLOCKED);
+}
+
+/* The key had no marked row. A row was then moved to it, or one that had drained came back unsent. */
+TEST_F(DispatchDraining, ARowThatComesBeforeTheDeadLetterAfterTheDrainDoesNotWaitForIt) {
+  decisions->begin_round({{1}, SCAN_NOW}, 10, 1000);
+  const SinkScan nothing = {RowScan::DRAINING, cursor, 10, 0, below({.dead = 25})};
+  drain_read_ended(with_room(), nothing, KEY, {.dead = 25});
+  ASSERT_EQ(key()->blocker, 25);
+  EXPECT_EQ(classify(20, 0, RowScan::RESCAN), RowVerdict::CLAIM);
+  EXPECT_EQ(classify(20, 9, RowScan::RESCAN), RowVerdict::CLAIM) << "it has the mark of its former key";
+  cursor->rewind(20);
+  cursor->begin_read();
+  EXPECT_EQ(classify(20, 7, RowScan::MAIN), RowVerdict::CLAIM);
+  EXPECT_EQ(classify(30, 0, RowScan::MAIN), RowVerdict::BLOCK) << "it comes after the dead letter";
 }
 
 TEST_F(DispatchDraining, ADeadLetterAboveTheCursorBlocksTheKeyWhenAllBeforeItWasClaimed) {
