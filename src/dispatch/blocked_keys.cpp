@@ -168,14 +168,15 @@ void BlockedKeys::row_seen(SinkId sink, uint64_t key_hash, int64_t position) noe
 
 /* ---- draining ------------------------------------------------------------------------------------------------ */
 
-void BlockedKeys::marked(SinkId sink, uint64_t key_hash, int64_t group, int64_t position) noexcept {
+int64_t BlockedKeys::marked(SinkId sink, uint64_t key_hash, int64_t group, int64_t position) noexcept {
   if (find(sink, key_hash) == nullptr)
     drain(sink, key_hash, group);
   const auto key = keys_.find({sink, key_hash});
   if (key == keys_.end())
-    return;
+    return group;
   key->second->drained = std::min(key->second->drained, position - 1);
   note_lowest(*key->second);
+  return key->second->group;
 }
 
 void BlockedKeys::drained_to(SinkId sink, uint64_t key_hash, int64_t position) noexcept {

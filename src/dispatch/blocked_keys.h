@@ -4,6 +4,8 @@
  * row behind the blocker, it marks the row in the table (blocked_by = group). So memory holds one entry per key,
  * however many rows wait, and a restart rebuilds the entries from the rows. When the blocker is sent, dead or
  * deleted, the key drains: its marked rows are claimed first, in order of position. Then the key is free.
+ *
+ * A row is marked with the group that its key has when the mark is written: nothing would come back to another one.
  */
 #pragma once
 
@@ -98,8 +100,9 @@ public:
    * released. */
   void row_seen(SinkId sink, uint64_t key_hash, int64_t position) noexcept;
 
-  /* A row was marked. If its key is free or draining by now, the key drains again from this row. */
-  void marked(SinkId sink, uint64_t key_hash, int64_t group, int64_t position) noexcept;
+  /* A row is being marked, with this group when that was decided. If its key is free or draining by now, the key
+   * drains again from this row. Returns the group of the key, with which it is to be marked. */
+  int64_t marked(SinkId sink, uint64_t key_hash, int64_t group, int64_t position) noexcept;
 
   /* drained_to(): a draining key has claimed its rows up to `position`. drain_again_from(): if it drains, the row at
    * `position` must be claimed again. */

@@ -50,6 +50,7 @@ GUARDS: Guards = {
     "a redriven row in the batch": ("classify_row.cpp", "  decisions.round.reordered = true;\n  return skip(", "  return skip("),
     "a redriven row without room, and the batch": ("classify_row.cpp", "  decisions.round.reordered = true;\n  return {", "  return {"),
     "a failure blocks its key": ("dispatch.cpp", "  if (blocks_its_key(outcome, completion.suspect, rules))", "  if (false && blocks_its_key(outcome, completion.suspect, rules))"),
+    "the group of a mark": ("blocked_keys.cpp", "  return key->second->group;\n", "  return group;\n"),
     "keys of every hash are blocked": ("blocked_keys.cpp", "  if (key_hash == 0)\n    return 0;\n", "  if (key_hash % 4 == 0)\n    return 0;\n"),
     "deliveries are recorded in order": ("recording.cpp", "      batch[n++] = event;\n", "      if (event->position % 4 != 0 || !event->next || !event->next->next)\n        batch[n++] = event;\n"),
     "suspects are taken": ("dispatch.cpp", "    recording.suspects_taken(in_flight);", "    (void)0;"),

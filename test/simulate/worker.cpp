@@ -322,6 +322,26 @@ void Worker::check_watermarks() {
     if (sink && sink->shards.may_claim(shard_of(row->key_hash, at)) && at < sink->cursor->low_watermark())
       throw Broken("hidden: the event is pending below the low watermark of its sink", {at});
   }
+  for (int64_t at : table_.special())
+    check_mark(at);
+}
+
+/* A marked row that the main scan has passed is found by its key alone: with the group of the key's entry. */
+void Worker::check_mark(int64_t at) {
+  const Version *row = table_.find(at, *snapshot_).version;
+  if (row == nullptr || row->failed || row->blocked_by == 0 || row->xmax != NO_XID)
+    return;
+  const WorkerSink *sink = find_sink(row->sink);
+  const int shard = shard_of(row->key_hash, at);
+  if (sink == nullptr || !sink->rules.ordered || !sink->shards.may_claim(shard) || sink->shards.is_fresh(shard) ||
+      at > sink->cursor->position() || d_->in_flight.find(at) != nullptr ||
+      d_->locked_rows.first_of_key(row->sink, row->key_hash) <= at)
+    return;
+  if (std::ranges::find(d_->marks.returned(), at, &Mark::position) != d_->marks.returned().end())
+    return;
+  const BlockedKey *key = d_->blocked_keys.find(row->sink, row->key_hash);
+  if (key == nullptr || key->group != row->blocked_by)
+    throw Broken("stuck: the event is marked, and its key does not come back to it", {at});
 }
 
 const char *Worker::leftover() const {

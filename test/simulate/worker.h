@@ -74,6 +74,7 @@ private:
   /* worker.cpp */
   void pass(bool in_transaction);
   void check_watermarks();
+  void check_mark(int64_t at);
   Xid xid();
   Snapshot latest();
 

@@ -23,9 +23,10 @@ protected:
     keys.drain(sink, key_hash, group);
   }
 
-  void mark(uint64_t key_hash, int64_t group, int64_t position) {
+  /* The group with which the row is marked. */
+  int64_t mark(uint64_t key_hash, int64_t group, int64_t position) {
     keys.make_room();
-    keys.marked(SINK, key_hash, group, position);
+    return keys.marked(SINK, key_hash, group, position);
   }
 
   KeyState state(uint64_t key_hash = KEY) {
@@ -192,6 +193,16 @@ TEST_F(DispatchBlockedKeys, DrainingKeysTakeTheirTurns) {
   keys.forget(SINK, 3);
   block(SINK, 4, 101);
   EXPECT_EQ(next_draining(9), (std::vector<uint64_t>{2, 5, 1}));
+}
+
+TEST_F(DispatchBlockedKeys, ARowIsMarkedWithTheGroupThatItsKeyHasByThen) {
+  block(SINK, KEY, 10);
+  EXPECT_EQ(mark(KEY, 10, 12), 10);
+  drain(SINK, KEY, 7); /* its rows were read, and have an earlier mark */
+  EXPECT_EQ(mark(KEY, 10, 13), 7);
+  EXPECT_EQ(mark(OTHER_KEY, 20, 25), 20);
+  EXPECT_EQ(state(OTHER_KEY), KeyState::DRAINING) << "it was free";
+  EXPECT_EQ(keys.find(SINK, OTHER_KEY)->group, 20);
 }
 
 TEST_F(DispatchBlockedKeys, ASinkThatIsGoneTakesItsKeysAlong) {

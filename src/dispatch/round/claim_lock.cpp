@@ -63,9 +63,9 @@ void ClaimRound::lock_and_mark() {
       d_.locked_rows.add(mark.position, mark.sink, mark.key_hash);
     if (result != RowLocked::LOCKED || d_.sinks.find(mark.sink) == nullptr)
       return;
-    memory_.marks.push_back({handle, mark.group});
-    if (mark.group != 0)
-      d_.blocked_keys.marked(mark.sink, mark.key_hash, mark.group, mark.position);
+    const int64_t group =
+        mark.group == 0 ? 0 : d_.blocked_keys.marked(mark.sink, mark.key_hash, mark.group, mark.position);
+    memory_.marks.push_back({handle, group});
   };
   port_.lock(marks, see_event, see_mark);
   if (pruned)
