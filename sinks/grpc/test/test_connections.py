@@ -32,7 +32,7 @@ def test_mutual_tls(db, tls_service, tls_sink):
     [call] = tls_service.wait_for(1)
     assert call.user and db.sink("target", "grpc") == (tls_service.url,)
     steps = probe(db, True)
-    assert list(steps) == ["resolve", "connect", "TLS", "gRPC", "call"] and all(ok for ok, _, _ in steps.values()), steps
+    assert list(steps) == ["resolve", "connect", "TLS", "gRPC", "send"] and all(ok for ok, _, _ in steps.values()), steps
     others = [each for each in tls_service.wait_for(3) if each.message != call.message]
     assert [(each.method, bool(each.message), each.metadata.get("outbox-probe")) for each in others] == [
         ("/grpc.health.v1.Health/Check", False, None), ("/outbox.v1.Sink/Publish", True, "true")]
@@ -97,13 +97,13 @@ def test_a_token_is_shown_nowhere(db, service):
 def test_a_missing_method(db, service):
     db.grpc_sink("grpc", service, method="/missing.Service/Method")
     steps = probe(db, True)
-    assert steps["gRPC"][0] and not steps["call"][0] and "option method" in steps["call"][2]
+    assert steps["gRPC"][0] and not steps["send"][0] and "option method" in steps["send"][1]
 
 
 def test_an_answer_before_the_message(db, service):
     """libcurl 7.88 loses up to a quarter of them."""
     db.grpc_sink("grpc", service, method="/missing.Service/Method")
-    assert [step for step in [probe(db, True) for _ in range(60)] if not step["gRPC"][0] or "option method" not in step["call"][2]] == []
+    assert [step for step in [probe(db, True) for _ in range(60)] if not step["gRPC"][0] or "option method" not in step["send"][1]] == []
 
 
 def test_the_doctor_and_the_metrics_tell_of_a_wrong_method(db, service):

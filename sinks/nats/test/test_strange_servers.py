@@ -51,13 +51,15 @@ def answered(db, answers: list[bytes]) -> list[tuple]:
     def answer(subject: bytes, reply: bytes) -> bytes:
         n = int(subject.split(b".")[1])
         seen.add(n)
-        return message(reply, answers[n])
+        return message(reply, (answers + [ACKNOWLEDGEMENTS[0]])[n])
 
     with StrangeServer(answer) as strange:
         db.nats_sink("nats", strange, subject="${event_type}")
         for n in range(len(answers)):
             db.enqueue("Order", str(n), event_type=f"order.{n}")
         wait_until(lambda: len(seen) == len(answers) and db.sink("in_flight", "nats") == (0,), 60, sinks(db))
+        last = db.enqueue("Order", "last", event_type=f"order.{len(answers)}")  # what was answered before it is recorded with it, or was before
+        wait_until(lambda: db.value("SELECT count(*) FROM outbox.events WHERE id = %s", last) == 0, 60, sinks(db))
         return [int(n) for (n,) in db.sql("SELECT aggregate_id FROM outbox.events ORDER BY aggregate_id::int")]
 
 
