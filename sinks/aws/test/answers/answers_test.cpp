@@ -1,6 +1,7 @@
 /* Answers as AWS's references show them, and what is none: which message ends how. */
 #include <gtest/gtest.h>
 
+#include "delivery/base/clean_text.h"
 #include "../../classify_response.h"
 #include "../../xml_reader.h"
 
@@ -41,7 +42,7 @@ TEST(Answers, OfAQueueInAnyOrder) {
   EXPECT_EQ(batch.verdicts[0].outcome, Outcome::RetryBlameSink);
   EXPECT_EQ(batch.verdicts[1].outcome, Outcome::Sent);
   EXPECT_EQ(batch.verdicts[2].outcome, Outcome::Rejected);
-  EXPECT_EQ(batch.verdicts[2].error, "Amazon SQS: InvalidMessageContents: bad \u00e4");
+  EXPECT_EQ(text_to_show(batch.verdicts[2].error, {}), "Amazon SQS: InvalidMessageContents: bad \u00e4");
   EXPECT_EQ(batch.verdicts[3].outcome, Outcome::RetryBlameSink) << "the answer says nothing of it";
 }
 
@@ -92,7 +93,7 @@ TEST(Answers, OfATopic) {
           "</SenderFault></member></Failed><Successful><member><MessageId>m</MessageId><Id>2</Id><SequenceNumber>1"
           "</SequenceNumber></member><member><Id>0</Id><MessageId>n</MessageId></member></Successful>"));
   EXPECT_EQ(batch.verdicts[0].outcome, Outcome::Sent);
-  EXPECT_EQ(batch.verdicts[1].error, "Amazon SNS: InternalError: a <b> & c");
+  EXPECT_EQ(text_to_show(batch.verdicts[1].error, {}), "Amazon SNS: InternalError: a <b> & c");
   EXPECT_EQ(batch.verdicts[2].outcome, Outcome::Sent);
 }
 
