@@ -1,6 +1,8 @@
 /*
  * blocked_keys.cpp: each key is in two hash tables, by sink and key hash and by the position of its blocker, and in
  * the list of its sink and state. What a new entry needs was allocated before (make_room()).
+ * An entry that does not count is never found. Where a list is gone through, it is removed when its turn comes, or
+ * makes the answer a lower bound.
  * A key drains only up to its sink's cursor: after the cursor was set back, unmarked rows of the key may lie before
  * marked ones. At most 2,000 keys are visited per check, however many there are: to visit a million takes 270 ms, and
  * lowest() is asked ten times a second.
@@ -19,9 +21,21 @@ namespace dispatch {
 BlockedKeys::BlockedKeys() = default;
 BlockedKeys::~BlockedKeys() = default;
 
-const BlockedKey *BlockedKeys::look_up(SinkId sink, uint64_t key_hash) const noexcept {
+/* ---- entries that count -------------------------------------------------------------------------------------- */
+
+bool BlockedKeys::counts(const BlockedKey &key) const noexcept {
+  return key.term == lists_.find(key.sink)->second.terms[shard_of(key.key_hash, 0)];
+}
+
+/* NULL when the key is free. */
+const BlockedKeys::List::iterator *BlockedKeys::entry_of(SinkId sink, uint64_t key_hash) const noexcept {
   const auto found = keys_.find({sink, key_hash});
-  return found == keys_.end() ? nullptr : &*found->second;
+  return found == keys_.end() || !counts(*found->second) ? nullptr : &found->second;
+}
+
+const BlockedKey *BlockedKeys::look_up(SinkId sink, uint64_t key_hash) const noexcept {
+  const List::iterator *entry = entry_of(sink, key_hash);
+  return entry ? &**entry : nullptr;
 }
 
 /* ---- states -------------------------------------------------------------------------------------------------- */
@@ -59,6 +73,11 @@ void BlockedKeys::change_state(List::iterator key, KeyState next) noexcept {
     forget_blocker(key);
   key->state = next;
   if (next == KeyState::FREE) {
+    Lists &lists = lists_.find(key->sink)->second;
+    if (counts(*key))
+      lists.n_counting[shard_of(key->key_hash, 0)]--;
+    else
+      lists.n_over--, n_over_--;
     keys_.erase({key->sink, key->key_hash});
     from.keys.erase(key);
     from.key_left();
@@ -84,14 +103,19 @@ void BlockedKeys::make_room() {
 /* Returns the key's entry; a new one starts as DRAINING. The caller calls note_lowest(). */
 BlockedKeys::List::iterator BlockedKeys::enter(SinkId sink, uint64_t key_hash, int64_t group) noexcept {
   assert(has_room_);
-  if (const auto found = keys_.find({sink, key_hash}); found != keys_.end())
-    return found->second;
+  if (const auto found = keys_.find({sink, key_hash}); found != keys_.end()) {
+    if (counts(*found->second))
+      return found->second;
+    change_state(found->second, KeyState::FREE);
+  }
   auto lists = lists_.find(sink);
   if (lists == lists_.end())
     lists = spare_lists_.insert(lists_, sink, {});
   List &list = lists->second.draining.keys;
+  const int shard = shard_of(key_hash, 0);
   const auto key = spare_.begin();
-  *key = {sink, KeyState::FREE, true, key_hash, 0, group, 0};
+  *key = {sink, KeyState::FREE, true, lists->second.terms[shard], key_hash, 0, group, 0};
+  lists->second.n_counting[shard]++;
   list.splice(list.end(), spare_);
   spare_key_.insert(keys_, {sink, key_hash}, key);
   has_room_ = false;
@@ -108,7 +132,7 @@ void BlockedKeys::set_blocker(List::iterator key, int64_t position) noexcept {
   } else if (&*entry->second != &*key) { /* the blocker's row was updated to another key */
     const auto former = std::exchange(entry->second, key);
     change_state(former, KeyState::DRAINING);
-    note_lowest(*former);
+    note_lowest(*former); /* also if it does not count any more */
   }
   if (key->state == KeyState::BLOCKED)
     forget_blocker(key);
@@ -171,28 +195,29 @@ void BlockedKeys::row_seen(SinkId sink, uint64_t key_hash, int64_t position) noe
 int64_t BlockedKeys::marked(SinkId sink, uint64_t key_hash, int64_t group, int64_t position) noexcept {
   if (find(sink, key_hash) == nullptr)
     drain(sink, key_hash, group);
-  const auto key = keys_.find({sink, key_hash});
-  if (key == keys_.end())
+  const List::iterator *entry = entry_of(sink, key_hash);
+  if (entry == nullptr)
     return group;
-  key->second->drained = std::min(key->second->drained, position - 1);
-  note_lowest(*key->second);
-  return key->second->group;
+  BlockedKey &key = **entry;
+  key.drained = std::min(key.drained, position - 1);
+  note_lowest(key);
+  return key.group;
 }
 
 void BlockedKeys::drained_to(SinkId sink, uint64_t key_hash, int64_t position) noexcept {
-  if (const auto found = keys_.find({sink, key_hash}); found != keys_.end()) {
-    found->second->drained = position;
-    note_lowest(*found->second);
+  if (const List::iterator *entry = entry_of(sink, key_hash)) {
+    (*entry)->drained = position;
+    note_lowest(**entry);
   }
 }
 
 void BlockedKeys::drain_again_from(SinkId sink, uint64_t key_hash, int64_t position) noexcept {
   if (keys_.empty())
     return;
-  const auto found = keys_.find({sink, key_hash});
-  if (found != keys_.end() && found->second->state == KeyState::DRAINING) {
-    found->second->drained = std::min(found->second->drained, position - 1);
-    note_lowest(*found->second);
+  const List::iterator *entry = entry_of(sink, key_hash);
+  if (entry && (*entry)->state == KeyState::DRAINING) {
+    (*entry)->drained = std::min((*entry)->drained, position - 1);
+    note_lowest(**entry);
   }
 }
 
@@ -216,39 +241,67 @@ size_t BlockedKeys::next_draining(SinkId sink, std::span<uint64_t> key_hashes) n
   if (found == lists_.end())
     return 0;
   KeyTurns &draining = found->second.draining;
-  const size_t n = std::min(key_hashes.size(), draining.keys.size());
-  for (size_t i = 0; i < n; i++)
-    key_hashes[i] = draining.turn().key_hash;
+  size_t n = 0;
+  for (size_t i = std::min(key_hashes.size(), draining.keys.size()); i > 0; i--)
+    if (const BlockedKey *key = turn(draining))
+      key_hashes[n++] = key->key_hash;
   return n;
 }
 
 /* ---- forgetting ---------------------------------------------------------------------------------------------- */
 
 void BlockedKeys::forget(SinkId sink, uint64_t key_hash) noexcept {
-  if (const auto found = keys_.find({sink, key_hash}); found != keys_.end())
-    change_state(found->second, KeyState::FREE);
-}
-
-void BlockedKeys::forget_all(List &list, const ShardSet &but_shards) noexcept {
-  for (auto key = list.begin(); key != list.end();) {
-    const auto next = std::next(key);
-    if (!but_shards.has(shard_of(key->key_hash, 0)))
-      change_state(key, KeyState::FREE);
-    key = next;
-  }
+  if (const List::iterator *entry = entry_of(sink, key_hash))
+    change_state(*entry, KeyState::FREE);
 }
 
 void BlockedKeys::forget_unknown(SinkId sink, const ShardSet &known) noexcept {
   const auto found = lists_.find(sink);
   if (found == lists_.end())
     return;
-  forget_all(found->second.draining.keys, known);
-  forget_all(found->second.blocked.keys, known);
+  Lists &lists = found->second;
+  for (int shard = 0; shard < SHARDS; shard++)
+    if (lists.n_counting[shard] > 0 && !known.has(shard)) {
+      const size_t n = std::exchange(lists.n_counting[shard], 0);
+      lists.terms[shard]++;
+      lists.n_over += n;
+      n_over_ += n;
+    }
+  forget_some();
 }
 
-void BlockedKeys::forget_sink(SinkId sink) noexcept {
-  forget_unknown(sink, {});
-  lists_.erase(sink);
+/* The key whose turn it is. NULL: its entry did not count, and is removed. */
+BlockedKey *BlockedKeys::turn(KeyTurns &turns) noexcept {
+  BlockedKey &key = turns.turn();
+
+  if (counts(key))
+    return &key;
+  change_state(std::prev(turns.keys.end()), KeyState::FREE);
+  return nullptr;
+}
+
+/* Returns how many keys it has visited. */
+size_t BlockedKeys::remove_some(const Lists &lists, KeyTurns &turns, size_t visits) noexcept {
+  const size_t most = std::min(visits, turns.keys.size());
+  size_t n = 0;
+
+  for (; n < most && lists.n_over > 0; n++)
+    (void)turn(turns);
+  visited_ += n;
+  return n;
+}
+
+/* Sinks one after the other. Each visits keys in both of its states, so that many that count do not hold the others
+ * up. */
+void BlockedKeys::forget_some() noexcept {
+  size_t left = visited_max_;
+
+  for (auto at = lists_.begin(); at != lists_.end();) {
+    Lists &lists = at->second;
+    left -= remove_some(lists, lists.draining, (left + 1) / 2);
+    left -= remove_some(lists, lists.blocked, left);
+    at = lists.is_empty() ? lists_.erase(at) : std::next(at);
+  }
 }
 
 /* ---- turns --------------------------------------------------------------------------------------------------- */
@@ -311,11 +364,13 @@ std::span<const int64_t> BlockedKeys::check_begin() noexcept {
     const size_t n_of_sink = lists.blocked.keys.size();
     const size_t n = n_blocked <= visited_max_ ? n_of_sink : (visited_max_ * n_of_sink + n_blocked - 1) / n_blocked;
     for (size_t i = 0; i < n; i++) {
-      BlockedKey &key = lists.blocked.turn();
-      key.seen = false;
-      asked_.push_back(key.blocker);
-      asked_for_.push_back({sink, key.key_hash});
+      BlockedKey *key = turn(lists.blocked);
       visited_++;
+      if (key == nullptr)
+        continue;
+      key->seen = false;
+      asked_.push_back(key->blocker);
+      asked_for_.push_back({sink, key->key_hash});
     }
   }
   return asked_;
@@ -324,18 +379,18 @@ std::span<const int64_t> BlockedKeys::check_begin() noexcept {
 void BlockedKeys::check_seen(SinkId sink, uint64_t key_hash, int64_t position) noexcept {
   if (keys_.empty())
     return;
-  const auto found = keys_.find({sink, key_hash});
-  if (found != keys_.end() && found->second->blocker == position)
-    found->second->seen = true;
+  const List::iterator *entry = entry_of(sink, key_hash);
+  if (entry && (*entry)->blocker == position)
+    (*entry)->seen = true;
 }
 
 std::span<const int64_t> BlockedKeys::check_unseen() noexcept {
   size_t n = 0;
 
   for (size_t i = 0; i < asked_.size(); i++) {
-    const auto found = keys_.find(asked_for_[i]);
+    const List::iterator *entry = entry_of(asked_for_[i].sink, asked_for_[i].key_hash);
     visited_++;
-    if (found == keys_.end() || found->second->seen || found->second->blocker != asked_[i])
+    if (entry == nullptr || (*entry)->seen || (*entry)->blocker != asked_[i])
       continue; /* it was seen, or the key has another state or blocker by now */
     asked_[n] = asked_[i];
     asked_for_[n++] = asked_for_[i];
@@ -350,8 +405,7 @@ int64_t BlockedKeys::lowest(SinkId sink) const noexcept {
   const auto found = keys_.empty() ? lists_.end() : lists_.find(sink);
   if (found == lists_.end())
     return lowest;
-  const auto &[draining, blocked] = found->second;
-  for (const KeyTurns *turns : {&draining, &blocked}) {
+  for (const KeyTurns *turns : {&found->second.draining, &found->second.blocked}) {
     if (keys_.size() > visited_max_) {
       lowest = std::min(lowest, turns->keys.empty() ? INT64_MAX : turns->low);
       continue;

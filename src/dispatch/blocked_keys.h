@@ -5,7 +5,11 @@
  * however many rows wait, and a restart rebuilds the entries from the rows. When the blocker is sent, dead or
  * deleted, the key drains: its marked rows are claimed first, in order of position. Then the key is free.
  *
- * A row is marked with the group that its key has when the mark is written: nothing would come back to another one.
+ * Two things hold at any time, and blocked_keys.cpp alone keeps them:
+ * - A row is marked with the group that its key has when the mark is written: nothing would come back to another one.
+ * - An entry counts only in the term of its sink's shard in which it was made. A shard that is given up begins a new
+ *   term, which makes all of its keys free at once, however many they are, and whether or not it is taken over again.
+ *   The entries that do not count are removed in steps.
  */
 #pragma once
 
@@ -32,7 +36,8 @@ enum class KeyState : uint8_t {
 struct BlockedKey {
   SinkId sink;
   KeyState state;
-  bool seen; /* the current check found the blocker in the table, or does not check this one */
+  bool seen;     /* the current check found the blocker in the table, or does not check this one */
+  uint32_t term; /* of its shard, when the entry was made */
   uint64_t key_hash;
   int64_t blocker; /* BLOCKED: the blocker's position */
   int64_t group;   /* the value of blocked_by in the rows that are marked for this key */
@@ -57,7 +62,8 @@ struct KeyTurns {
 
 class BlockedKeys {
 public:
-  /* A check and lowest() visit at most so many keys, however many there are. The simulator sets it to a few. */
+  /* A check, lowest() and forget_some() visit at most so many keys, however many there are. The simulator sets it to
+   * a few, which are two at least. */
   static constexpr size_t VISITED_MAX = 2000;
   void visit_at_most(size_t n) noexcept { visited_max_ = n; }
 
@@ -117,9 +123,12 @@ public:
   size_t next_draining(SinkId sink, std::span<uint64_t> key_hashes) noexcept;
 
   void forget(SinkId sink, uint64_t key_hash) noexcept;
-  void forget_sink(SinkId sink) noexcept;
-  /* Forgets the sink's keys whose shard is not in `known`. */
+  /* The sink's keys whose shard is not in `known` are free from now on. */
   void forget_unknown(SinkId sink, const ShardSet &known) noexcept;
+  void forget_sink(SinkId sink) noexcept { forget_unknown(sink, {}); }
+  /* Entries are left that do not count: forget_some() should be called soon, and removes some of them. */
+  bool is_forgetting() const noexcept { return n_over_ > 0; }
+  void forget_some() noexcept;
 
   /*
    * A blocker's row can disappear without notice (deleted while in flight, TRUNCATE), so blockers are looked up
@@ -145,8 +154,15 @@ private:
    * moves between the lists without an allocation, so a change of state cannot fail. */
   struct Lists {
     KeyTurns draining, blocked;
+    uint32_t terms[SHARDS] = {};
+    uint32_t n_counting[SHARDS] = {}; /* entries that count */
+    size_t n_over = 0;                /* entries that do not */
+
+    bool is_empty() const noexcept { return draining.keys.empty() && blocked.keys.empty(); }
   };
 
+  bool counts(const BlockedKey &key) const noexcept;
+  const List::iterator *entry_of(SinkId sink, uint64_t key_hash) const noexcept;
   const BlockedKey *look_up(SinkId sink, uint64_t key_hash) const noexcept;
   List::iterator enter(SinkId sink, uint64_t key_hash, int64_t group) noexcept;
   KeyTurns &turns_of(const BlockedKey &key) noexcept;
@@ -154,7 +170,8 @@ private:
   void change_state(List::iterator key, KeyState next) noexcept;
   void set_blocker(List::iterator key, int64_t position) noexcept;
   void forget_blocker(List::iterator key) noexcept;
-  void forget_all(List &list, const ShardSet &but_shards) noexcept;
+  BlockedKey *turn(KeyTurns &turns) noexcept;
+  size_t remove_some(const Lists &lists, KeyTurns &turns, size_t visits) noexcept;
 
   using Keys = std::unordered_map<KeyId, List::iterator, KeyIdHash>;
   using ListsOfSinks = std::unordered_map<SinkId, Lists>;
@@ -170,6 +187,7 @@ private:
   bool has_room_ = false;        /* all four spare ones are there */
   std::vector<int64_t> asked_;   /* positions of blockers … */
   std::vector<KeyId> asked_for_; /* … and their keys */
+  size_t n_over_ = 0;
   size_t visited_max_ = VISITED_MAX;
   mutable uint64_t visited_ = 0;
 };

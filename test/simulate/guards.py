@@ -50,7 +50,7 @@ GUARDS: Guards = {
     "a redriven row in the batch": ("classify_row.cpp", "  decisions.round.reordered = true;\n  return skip(", "  return skip("),
     "a redriven row without room, and the batch": ("classify_row.cpp", "  decisions.round.reordered = true;\n  return {", "  return {"),
     "a failure blocks its key": ("dispatch.cpp", "  if (blocks_its_key(outcome, completion.suspect, rules))", "  if (false && blocks_its_key(outcome, completion.suspect, rules))"),
-    "the group of a mark": ("blocked_keys.cpp", "  return key->second->group;\n", "  return group;\n"),
+    "the group of a mark": ("blocked_keys.cpp", "  return key.group;\n", "  return group;\n"),
     "keys of every hash are blocked": ("blocked_keys.cpp", "  if (key_hash == 0)\n    return 0;\n", "  if (key_hash % 4 == 0)\n    return 0;\n"),
     "deliveries are recorded in order": ("recording.cpp", "      batch[n++] = event;\n", "      if (event->position % 4 != 0 || !event->next || !event->next->next)\n        batch[n++] = event;\n"),
     "suspects are taken": ("dispatch.cpp", "    recording.suspects_taken(in_flight);", "    (void)0;"),
@@ -87,6 +87,7 @@ GUARDS: Guards = {
     "low watermark: one of many blocked keys": ("blocked_keys.cpp", "  low = std::min(low, position);\n", ""),
     "low watermark: a key that comes during a pass": ("blocked_keys.cpp", "  next_low = std::min(next_low, position);\n", ""),
     "low watermark: late commits": ("sink_cursor.cpp", "lowest_blocked, late.lowest(), first_foreign_", "lowest_blocked, first_foreign_"),
+    "keys of a shard that was given up": ("blocked_keys.cpp", "    if (lists.n_counting[shard] > 0 && !known.has(shard)) {", "    if (false) {"),
     "a scan stops where there is no room": ("main_scan.cpp", "    cursor->end_read(true);\n    n_reading_--;\n", "    (void)cursor;\n"),
 }
 

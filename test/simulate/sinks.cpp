@@ -91,6 +91,8 @@ void Worker::publish_shards() {
 bool Worker::follow_shards(Moment now) {
   Slot &mine = world_.slots()[index_];
   bool drained = false, given = false, gained = false;
+  if (d_->blocked_keys.is_forgetting())
+    d_->blocked_keys.forget_some();
   for (WorkerSink &sink : sinks_)
     drained |= sink.shards.note_drained(sink.events.of_shard);
   const bool look = now >= d_->shards.exchange_at() && std::exchange(mine.shards_changed, false);

@@ -252,6 +252,8 @@ Moment Worker::next_of_sinks(Now now) {
 }
 
 Moment Worker::next_of_shards() {
+  if (d_->blocked_keys.is_forgetting())
+    return MOMENT_NONE;
   return world_.slots()[index_].shards_changed ? d_->shards.exchange_at() : MOMENT_NEVER;
 }
 

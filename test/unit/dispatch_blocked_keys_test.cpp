@@ -234,6 +234,79 @@ TEST_F(DispatchBlockedKeys, AShardThatIsGivenAwayTakesItsKeysAlong) {
   keys.forget_unknown(SINK + 9, shards);
 }
 
+TEST_F(DispatchBlockedKeys, ManyKeysOfAShardThatIsGivenAwayAreForgottenInSteps) {
+  const uint64_t n = 300'000;
+  ShardSet known = {};
+  for (int shard = 0; shard < SHARDS; shard += 4)
+    known.add(shard);
+  for (uint64_t hash = 1; hash <= n; hash++)
+    if (hash % 2 == 0)
+      block(SINK, hash, static_cast<int64_t>(hash));
+    else
+      drain(SINK, hash, static_cast<int64_t>(hash));
+  block(OTHER_SINK, 1, 1'000'001);
+  uint64_t before = keys.visited();
+  keys.forget_unknown(SINK, known);
+  EXPECT_LE(keys.visited() - before, BlockedKeys::VISITED_MAX);
+  EXPECT_TRUE(keys.is_forgetting());
+  for (uint64_t hash = 1; hash <= n; hash++)
+    ASSERT_EQ(keys.find(SINK, hash) != nullptr, known.has(shard_of(hash, 0))) << hash << ": it is free at once";
+  for (const uint64_t hash : next_draining(64))
+    EXPECT_TRUE(known.has(shard_of(hash, 0))) << "a key that is free is not read";
+  for (const int64_t position : keys.check_begin())
+    EXPECT_TRUE(position > 1'000'000 || known.has(static_cast<int>(position % SHARDS)))
+        << "nor is its blocker looked up";
+  int steps = 0;
+  for (; keys.is_forgetting(); steps++) {
+    before = keys.visited();
+    keys.forget_some();
+    ASSERT_LE(keys.visited() - before, BlockedKeys::VISITED_MAX);
+    ASSERT_LT(steps, 1000);
+  }
+  EXPECT_GT(steps, 100);
+  for (uint64_t hash = 1; hash <= n; hash++)
+    ASSERT_EQ(keys.find(SINK, hash) != nullptr, known.has(shard_of(hash, 0))) << hash;
+  EXPECT_NE(keys.find(OTHER_SINK, 1), nullptr);
+}
+
+/* The shard is taken over again while entries of its former keys are left. */
+TEST_F(DispatchBlockedKeys, NothingIsLeftOfAKeyWhoseShardComesBack) {
+  keys.visit_at_most(2);
+  for (uint64_t hash = 1; hash <= 6; hash++)
+    block(SINK, hash, static_cast<int64_t>(hash * 10));
+  drain(SINK, 7, 70);
+  keys.forget_unknown(SINK, {});
+  ASSERT_TRUE(keys.is_forgetting());
+  keys.release(SINK, 2, 20);
+  keys.release(30);
+  keys.row_seen(SINK, 1, 40);
+  keys.drained_to(SINK, 2, 25);
+  keys.drain_again_from(SINK, 7, 25);
+  keys.forget(SINK, 3);
+  keys.drain_all_again();
+  for (uint64_t hash = 1; hash <= 7; hash++)
+    EXPECT_EQ(state(hash), KeyState::FREE) << hash;
+  EXPECT_EQ(block(SINK, 2, 50), 0) << "the blocker of another key in the former term";
+  EXPECT_EQ(block(SINK, 5, 80), 0);
+  EXPECT_EQ(keys.find(SINK, 5)->group, 80);
+  EXPECT_EQ(mark(6, 90, 95), 90);
+  drain(SINK, 7, 100);
+  while (keys.is_forgetting())
+    keys.forget_some();
+  EXPECT_EQ(keys.find(SINK, 2)->blocker, 50);
+  EXPECT_EQ(keys.find(SINK, 5)->blocker, 80);
+  EXPECT_EQ(state(6), KeyState::DRAINING);
+  EXPECT_EQ(keys.find(SINK, 7)->group, 100);
+  for (const uint64_t hash : {1, 3, 4})
+    EXPECT_EQ(state(hash), KeyState::FREE);
+  keys.release(50);
+  EXPECT_EQ(state(2), KeyState::DRAINING);
+  keys.forget_sink(SINK);
+  while (keys.is_forgetting())
+    keys.forget_some();
+  EXPECT_FALSE(keys.any());
+}
+
 TEST_F(DispatchBlockedKeys, BlockersThatAreNotSeenAreTold) {
   block(SINK, KEY, 10);
   block(SINK, OTHER_KEY, 20);

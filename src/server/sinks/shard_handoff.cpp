@@ -18,7 +18,8 @@ using dispatch::ShardSet;
 
 static const int SHARD_SET_TEXT = dispatch::SHARDS / 4 + 1;
 
-/* Forgets blocked keys in shards that this worker neither owns nor drains. */
+/* Forgets blocked keys in shards that this worker neither owns nor drains. To free the memory of a million takes more
+ * than a second, so each loop frees some. */
 static void forget_unknown_keys(void) {
   for (const WorkerSink *sink : worker_sinks_all())
     dispatcher().blocked_keys.forget_unknown(sink->id(), sink->shards.known());
@@ -149,6 +150,8 @@ bool shards_follow(Moment now) {
   Assert(!IsTransactionState());
   WorkerSlot *slot = worker_slot();
   SharedState *shared = shared_state();
+  if (dispatcher().blocked_keys.is_forgetting())
+    dispatcher().blocked_keys.forget_some();
   bool drained = note_drained();
   bool check = now >= dispatcher().shards.exchange_at() && pg_atomic_exchange_u32(&slot->shards_changed, 0) == 1;
   bool given = false, gained = false;
@@ -175,6 +178,8 @@ bool shards_follow(Moment now) {
 }
 
 Moment shards_next_moment(void) {
+  if (dispatcher().blocked_keys.is_forgetting())
+    return MOMENT_NONE;
   return pg_atomic_read_u32(&worker_slot()->shards_changed) == 1 ? dispatcher().shards.exchange_at() : MOMENT_NEVER;
 }
 
