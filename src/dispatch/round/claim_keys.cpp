@@ -49,7 +49,9 @@ void ClaimRound::read_fresh_shards() {
 
 /* ---- dead letters --------------------------------------------------------------------------------------------- */
 
-/* A key that drains comes to its dead letter by itself (dead_letter_stops()), after the rows before it. */
+/* A key that drains comes to its dead letter by itself (dead_letter_stops()), after the rows before it. One that its
+ * dead letter has blocked before all of these had drained drains again: an event that is rejected blocks its key at
+ * once, because later ones may be held or in flight. */
 DeadLetter ClaimRound::note_dead_letter(const ReadRow &row) {
   d_.dead_letter_keys.note(row.facts.key_hash);
   if (!is_ours(row))
@@ -57,7 +59,8 @@ DeadLetter ClaimRound::note_dead_letter(const ReadRow &row) {
   if (!row.sink->rules.dead_letters_block || row.facts.key_hash == 0)
     return DeadLetter::DEAD;
   const BlockedKey *key = d_.blocked_keys.find(row.sink->id(), row.facts.key_hash);
-  if (key && key->state == KeyState::DRAINING && key->may_have_undrained_before(row.facts.position))
+  if (key && key->may_have_undrained_before(row.facts.position) &&
+      (key->state == KeyState::DRAINING || key->blocker == row.facts.position))
     return DeadLetter::DEAD;
   d_.block_key(row.sink->id(), row.facts.key_hash, row.facts.position);
   return DeadLetter::BLOCKS;
