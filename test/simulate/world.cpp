@@ -382,9 +382,9 @@ void World::settle() {
     sink.down = sink.stopped = false;
   bad_rows_.clear();
   wake(true);
-  const bool was_bad = check_other_sinks(); /* then recordings are tried again within 64 s, and make dead letters */
+  (void)check_other_sinks();
   log(0, "all is healed");
-  const int64_t until_us = now_us_ + (was_bad ? 100 : 50) * 1000000LL;
+  const int64_t until_us = now_us_ + 100 * 1000000LL; /* recordings that failed are tried again within 64 s */
   while (now_us_ < until_us && !is_quiet() && step(until_us))
     ;
   check_waiting();
