@@ -114,7 +114,7 @@ MessageMaker::MessageMaker(const Options &server, const Target &target)
   refuse_unless(Service::Sns, service_, server, SUBJECT, "Only messages of SNS have one.");
   const FormatOptions format = parse_format(server, service_);
   structured_ = format.format == Format::Structured;
-  format_ = format.make(server);
+  format_ = format.make();
   read_option(server, SUBJECT, Template::parse, subject_);
   if (service_ != Service::EventBridge)
     return;

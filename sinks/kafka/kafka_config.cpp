@@ -46,13 +46,28 @@ static void check_brokers(const std::string &name, const std::string &value) {
                      "Example: 'kafka1.example:9092,kafka2.example:9092'.");
 }
 
+namespace {
+struct KafkaNetworks {
+  std::vector<Network> allowed;
+};
+Row<KafkaNetworks> networks_row() {
+  return BrokerGuard::allow_networks(&KafkaNetworks::allowed);
+}
+std::vector<Network> networks_of(const Options &server) {
+  static const auto &table = *new OptionTable<KafkaNetworks>(networks_row());
+  KafkaNetworks networks;
+  table.read(server, OB_SERVER, networks);
+  return networks.allowed;
+}
+}  // namespace
+
 const std::vector<OptionSpec> &KafkaConfig::options() {
   static const auto &specs = *new auto([] {
     std::vector<OptionSpec> all{server_option(BOOTSTRAP_SERVERS, check_brokers,
                                               "Required: brokers to start from, host:port separated by commas.")};
     all.insert(all.end(), KafkaRecordMaker::options().begin(), KafkaRecordMaker::options().end());
     all.insert(all.end(), kafka_token_options().begin(), kafka_token_options().end());
-    all.push_back(BrokerGuard::option());
+    all.push_back(checked(std::vector{networks_row()}).front());
     return all;
   }());
   return specs;
@@ -190,7 +205,7 @@ rd_kafka_t *start_kafka(KafkaConf conf) {
 }
 
 KafkaConfig::KafkaConfig(const Options &server, const Options *mapping, Owner owner)
-    : KafkaMessages(server), guard_(BrokerGuard::of(server, owner)) {
+    : KafkaMessages(server), guard_(BrokerGuard::of(networks_of(server), owner)) {
   if (!find_option(server, BOOTSTRAP_SERVERS))
     throw BadInput(OB_MISSING_OPTION, BOOTSTRAP_SERVERS, "option \"bootstrap_servers\" is required",
                    "A Kafka sink needs a broker to start from.",

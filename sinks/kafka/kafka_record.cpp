@@ -140,7 +140,7 @@ KafkaRecordMaker::KafkaRecordMaker(const Options &server) {
       partition_ = Template::of(placement.field);
       partition_is_column_ = true;
     }
-  format_ = format.make(server);
+  format_ = format.make();
 }
 
 /* ---- events ---- */

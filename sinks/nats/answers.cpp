@@ -119,7 +119,7 @@ void Publisher::on_permission_error(std::string_view error) {
     acknowledged_up_to_ = std::max(acknowledged_up_to_, at->first);
     until_memory([&] {
       on_refused(at->second,
-                 "is not allowed to be published to by " + config_->connecting.who() +
+                 "is not allowed to be published to by " + config_->options.who() +
                      ": correct the user's permissions",
                  OB_REASON_AUTH);
     });

@@ -150,9 +150,9 @@ std::string Connection::connect_text() const {
   add("user", options_.user);
   add("pass", options_.password);
   add("auth_token", options_.token);
-  add("jwt", options_.jwt);
+  add("jwt", options_.credentials ? options_.credentials->jwt : std::string());
   if (options_.nkey && !info_.nonce.empty()) {
-    if (options_.jwt.empty())
+    if (!options_.credentials)
       add("nkey", options_.nkey->public_key());
     add("sig", options_.nkey->sign(info_.nonce));
   }

@@ -15,7 +15,7 @@ namespace outbox::nats {
 
 class Connection final : public PeerConnection {
 public:
-  explicit Connection(const Connecting &options) : PeerConnection(options), options_(options) {}
+  explicit Connection(const NatsOptions &options) : PeerConnection(options), options_(options) {}
 
   /* Connects and logs in. Waits, and throws PeerError or Cancelled. */
   void open(const Host &host, const Deadline &deadline);
@@ -45,7 +45,7 @@ private:
   std::string connect_text() const;
   PeerError refused(std::string_view error) const;
 
-  const Connecting &options_;
+  const NatsOptions &options_;
   OperationReader reader_;
   ServerInfo info_;
   std::string inbox_; /* with a dot at its end */

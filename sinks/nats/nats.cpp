@@ -44,12 +44,16 @@ class NatsKind final : public SinkKind {
 public:
   NatsKind() : SinkKind("nats") {}
 
-  const std::vector<OptionSpec> &options() const override { return nats_options(); }
+  const std::vector<OptionSpec> &options() const override { return NatsOptions::table().specs(); }
   std::vector<OptionName> target_options() const override { return {HOSTS}; }
-  void check_mapping(const Options &mapping) const override { check_user_mapping(mapping); }
+  void check_mapping(const Options &mapping) const override { NatsOptions().read_mapping(mapping); }
   SecretMask secrets(const Options &mapping) const override {
     SecretMask mask = SinkKind::secrets(mapping);
-    add_credentials(mapping, mask);
+    if (const std::string *text = find_option(mapping, CREDENTIALS)) {
+      const Credentials parts = Credentials::parse(CREDENTIALS, *text);
+      mask.add(parts.jwt);
+      mask.add(parts.seed);
+    }
     return mask;
   }
   std::shared_ptr<const SinkConfig> parse(const Options &server, const Options *mapping, Owner owner) const override {
@@ -66,7 +70,7 @@ public:
   }
   std::vector<Advice> advise(const SinkConfig &config, const Options &server,
                              const Options * /*mapping*/) const override {
-    std::vector<Advice> found = static_cast<const NatsConfig &>(config).connecting.advise(server);
+    std::vector<Advice> found = static_cast<const NatsConfig &>(config).options.advise(server);
     if (!find_option(server, STREAM))
       found.push_back(
           {"stream",
@@ -78,9 +82,9 @@ public:
     return found;
   }
   KindDefaults defaults(const Options &server) const override {
-    KindDefaults defaults{10, "exponential 100ms..5min"};
-    read_option(server, MAX_MESSAGE_BYTES, parse_max_message_bytes, defaults.largest_message);
-    return defaults;
+    NatsOptions options;
+    NatsOptions::table().read_one(server, MAX_MESSAGE_BYTES, options);
+    return {.max_attempts = 10, .retry = "exponential 100ms..5min", .largest_message = options.max_message_bytes};
   }
 };
 

@@ -17,7 +17,6 @@
 namespace outbox::nats {
 namespace {
 
-constexpr const char *default_subject = "outbox.event.${aggregate_type}.${event_type}";
 constexpr std::string_view record_prefix = "ce_", attribute_prefix = "ce-", content_type = "content-type";
 
 std::string shown(std::string_view text) {
@@ -65,7 +64,7 @@ void check_value(std::string_view name, const ob_header &header) {
 
 }  // namespace
 
-static void check_placements(const std::vector<Placement> &placements, bool cloud_events) {
+void check_placements(const std::vector<Placement> &placements, bool cloud_events) {
   for (const Placement &placement : placements) {
     if (placement.place == Place::Partition)
       throw BadInput(OB_BAD_VALUE, HEADERS, "a message has no partition",
@@ -79,18 +78,9 @@ static void check_placements(const std::vector<Placement> &placements, bool clou
   }
 }
 
-MessageMaker::MessageMaker(const Options &server) {
-  const std::string *subject = find_option(server, SUBJECT), *stream = find_option(server, STREAM);
-  subject_ = Template::parse(SUBJECT, subject ? *subject : default_subject);
-  if (stream)
-    stream_ = *stream;
-  FormatOptions format = FormatOptions::parse(server);
-  cloud_events_ = format.format == Format::CloudEvents;
-  check_placements(format.placements, cloud_events_);
-  format_ = format.make(server);
-  sends_empty_body_ =
-      cloud_events_ || format.format == Format::Structured || find_option(server, TOMBSTONE_ON_EMPTY_PAYLOAD);
-}
+MessageMaker::MessageMaker(const NatsOptions &options)
+    : subject_(options.subject), stream_(options.stream), cloud_events_(options.format == Format::CloudEvents),
+      sends_empty_body_(options.sends_empty_payload()), format_(options.make()) {}
 
 /* The record's headers. In the NATS binding of CloudEvents the header content-type says that a message is structured,
  * so the type of the data is an attribute like the others. */

@@ -1,16 +1,13 @@
-/* nats_message.h: the options that define the message of an event, and the code that makes it. */
+/* nats_message.h: the message of an event, and the code that makes it. */
 #pragma once
 
 #include <memory>
 #include <string>
 
 #include "delivery/engine/preview.h"
-#include "delivery/formats/format_options.h"
-#include "delivery/options/template.h"
+#include "nats_options.h"
 
 namespace outbox::nats {
-
-inline constexpr OptionName SUBJECT{"subject"}, STREAM{"stream"};
 
 /* JetStream stores the length of headers in two bytes. */
 constexpr size_t longest_headers = 65'535;
@@ -25,9 +22,12 @@ struct Content {
   Record record;
 };
 
+/* Throws BadInput for columns that cannot be headers of NATS. `cloud_events`: in binary mode. */
+void check_placements(const std::vector<Placement> &placements, bool cloud_events);
+
 class MessageMaker {
 public:
-  explicit MessageMaker(const Options &server); /* throws BadInput */
+  explicit MessageMaker(const NatsOptions &options);
 
   /* Throws BadInput if the event cannot be sent with these options. */
   void make(const ob_event &event, Content &content) const;
@@ -44,11 +44,11 @@ public:
 private:
   void add_headers(Content &content) const;
 
-  Template subject_;
-  std::string stream_;
-  bool cloud_events_ = false;     /* in binary mode */
-  bool sends_empty_body_ = false; /* for a payload that is NULL */
-  std::unique_ptr<const RecordFormat> format_;
+  const Template subject_;
+  const std::string stream_;
+  const bool cloud_events_;     /* in binary mode */
+  const bool sends_empty_body_; /* for a payload that is NULL */
+  const std::unique_ptr<const RecordFormat> format_;
 };
 
 /* Byte for byte what is sent. */

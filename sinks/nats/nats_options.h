@@ -1,40 +1,39 @@
-/* nats_options.h: the options of servers and user mappings, and what they say about the connection. */
+/* nats_options.h: the options of servers and user mappings. */
 #pragma once
 
 #include <chrono>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "delivery/base/secret_mask.h"
+#include "delivery/formats/format_options.h"
 #include "delivery/net/connect_options.h"
+#include "delivery/options/template.h"
 #include "nkey.h"
 
 namespace outbox::nats {
 
-inline constexpr OptionName MAX_IN_FLIGHT{"max_in_flight"}, MAX_MESSAGE_BYTES{"max_message_bytes"},
-    PING_INTERVAL{"ping_interval"}, INBOX_PREFIX{"inbox_prefix"}, TOKEN{"token"}, CREDENTIALS{"credentials"},
-    NKEY_SEED{"nkey_seed"};
+inline constexpr OptionName SUBJECT{"subject"}, STREAM{"stream"}, MAX_MESSAGE_BYTES{"max_message_bytes"},
+    TOKEN{"token"}, CREDENTIALS{"credentials"}, NKEY_SEED{"nkey_seed"};
 
-/* How to reach a server, and to log in. Immutable. */
-struct Connecting : ConnectOptions {
-  std::string user = {}, password = {}, token = {}, jwt = {};
-  std::optional<Nkey> nkey = {};
-  std::string inbox_prefix = "_INBOX";
+/* Immutable once it is parsed. */
+struct NatsOptions : ConnectOptions, FormatOptions {
+  Template subject = Template::parse(SUBJECT, "outbox.event.${aggregate_type}.${event_type}");
+  std::string stream; /* empty: any */
+  uint32_t max_in_flight = 2000;
+  size_t max_message_bytes = 1'048'576; /* the default of a server's max_payload */
   std::chrono::seconds ping_interval{30};
+  std::string inbox_prefix = "_INBOX";
+  std::string user, password, token;
+  std::optional<Credentials> credentials;
+  std::optional<Nkey> nkey; /* that of the credentials, too */
 
+  static const OptionTable<NatsOptions> &table();
+  /* Both throw BadInput. `mapping` may be null. */
+  static NatsOptions parse(const Options &server, const Options *mapping, Owner owner);
+  void read_mapping(const Options &mapping);
   /* As what the sink logs in, for texts: "user \"app\"". */
   std::string who() const;
 };
-
-const std::vector<OptionSpec> &nats_options();
-
-/* All throw BadInput. `mapping` may be null. */
-Connecting parse_connecting(const Options &server, const Options *mapping, Owner owner);
-void check_user_mapping(const Options &mapping);
-uint32_t parse_max_in_flight(const std::string &name, const std::string &value);
-size_t parse_max_message_bytes(const std::string &name, const std::string &value);
-/* Masks the parts of `credentials` as well as the whole text. */
-void add_credentials(const Options &mapping, SecretMask &mask);
 
 }  // namespace outbox::nats

@@ -12,10 +12,10 @@ namespace {
 
 class NatsProbe : PeerProbe {
 public:
-  NatsProbe(const NatsConfig &config, Probe &probe) : PeerProbe(config.connecting, probe), config_(config) {}
+  NatsProbe(const NatsConfig &config, Probe &probe) : PeerProbe(config.options, probe), config_(config) {}
 
   void run() {
-    PeerProbe::run<Connection>(config_.connecting, [this](Connection &connection, const Deadline &deadline) {
+    PeerProbe::run<Connection>(config_.options, [this](Connection &connection, const Deadline &deadline) {
       connection_ = &connection;
       deadline_ = &deadline;
       compare_limits();
@@ -27,7 +27,7 @@ public:
 private:
   void compare_limits() {
     const size_t most = connection_->max_payload();
-    if (most < config_.max_message_bytes)
+    if (most < config_.options.max_message_bytes)
       probe_.passed("max_payload", "max_payload of the server is " + std::to_string(most) + " bytes",
                     "Set max_message_bytes to that, so that larger events are refused when they are enqueued.");
   }

@@ -17,8 +17,8 @@ using std::chrono::milliseconds;
 static constexpr size_t most_unsent = 262'144;
 
 Publisher::Publisher(std::shared_ptr<const NatsConfig> config, std::shared_ptr<Reporter> reporter)
-    : PeerThread(config->connecting, std::move(reporter)), config_(std::move(config)),
-      queue_(reporter_, config_->max_in_flight) {
+    : PeerThread(config->options, std::move(reporter)), config_(std::move(config)),
+      queue_(reporter_, config_->options.max_in_flight) {
   launch();
 }
 
@@ -49,13 +49,13 @@ void Publisher::run_once() {
 // ---- the connection ----
 
 void Publisher::connect() {
-  connection_ = open<Connection>(config_->connecting);
+  connection_ = open<Connection>(config_->options);
   received_at_ = alive_at_ = acknowledged_at_ = Clock::now();
   connected_at_us_ = duration_cast<microseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
   told_of_duplicate_ = pinged_ = false;
   asked_at_ = {};
   reporter_->log(OB_LOG_INFO, "connected to " + connection_->peer() + ", " + connection_->product());
-  if (size_t most = connection_->max_payload(); most < config_->max_message_bytes)
+  if (size_t most = connection_->max_payload(); most < config_->options.max_message_bytes)
     reporter_->log(OB_LOG_WARNING, "max_payload of the server is " + std::to_string(most) +
                                        " bytes: set max_message_bytes to that, so that larger events are refused "
                                        "when they are enqueued");
@@ -78,7 +78,7 @@ void Publisher::lose(const PeerError &error) {
 Publisher::Time Publisher::look_at() const {
   Time at = connect_at();
   if (connection_) {
-    at = std::min(subjects_.look_at(), alive_at_ + config_->connecting.ping_interval * (pinged_ ? 2 : 1));
+    at = std::min(subjects_.look_at(), alive_at_ + config_->options.ping_interval * (pinged_ ? 2 : 1));
     if (connection_->unsent() < most_unsent)
       for (const auto &[subject, waiting] : waiting_)
         at = std::min(at, subjects_.ready_at(subject));
@@ -92,7 +92,7 @@ Publisher::Time Publisher::look_at() const {
 
 void Publisher::check_time() {
   Time now = Clock::now();
-  const auto interval = config_->connecting.ping_interval;
+  const auto interval = config_->options.ping_interval;
   const bool stalled = stall_detector_.is_stalled(in_flight_.size(), now);
   const bool drains =
       (stalled || now - alive_at_ >= 2 * interval) && stall_detector_.drains(connection_->queued(), now);
@@ -164,7 +164,7 @@ void Publisher::start(uint64_t serial, Message message) {
     publish(serial, message, true);
     break;
   case RefusedTargets::Answer::Wait:
-    if (2 * n_waiting_ < config_->max_in_flight) { /* the rest is for other subjects */
+    if (2 * n_waiting_ < config_->options.max_in_flight) { /* the rest is for other subjects */
       waiting_[message.subject].push_back({serial, std::move(message)});
       n_waiting_++;
       break;

@@ -7,7 +7,6 @@
 #include <algorithm>
 
 #include "delivery/options/options.h"
-#include "delivery/options/template.h"
 
 namespace outbox::nats {
 namespace {
@@ -43,7 +42,7 @@ std::string subject_problem(std::string_view subject) {
   return {};
 }
 
-void check_subject(const std::string &name, const std::string &value) {
+Template parse_subject(const std::string &name, const std::string &value) {
   Template subject = Template::parse(name, value);
   if (Field field; Field::find(value, field))
     throw_bad_value(name, value, "All messages would have this very text as their subject.",
@@ -56,6 +55,7 @@ void check_subject(const std::string &name, const std::string &value) {
   }
   if (!problem.empty())
     throw_bad_value(name, value, problem, "Example: 'orders.${event_type}'.");
+  return subject;
 }
 
 }  // namespace outbox::nats

@@ -153,9 +153,9 @@ void Publisher::on_returned_properties(const amqp_frame_t &frame) {
  * std::bad_alloc. */
 void Publisher::end_refused(const Unconfirmed &message, uint16_t code, const std::string &text) {
   if (code == AMQP_ACCESS_REFUSED) {
-    on_target_refused(
-        message, "may not be written by " + config_->connecting.who() + ": " + text + ": correct its permissions",
-        OB_REASON_AUTH);
+    on_target_refused(message,
+                      "may not be written by " + config_->options.who() + ": " + text + ": correct its permissions",
+                      OB_REASON_AUTH);
     return;
   }
   std::string why = text_if_memory("the broker refuses the message: ", text);

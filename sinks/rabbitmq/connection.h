@@ -14,7 +14,7 @@ namespace outbox::rabbitmq {
 
 class Connection final : public PeerConnection {
 public:
-  explicit Connection(const Connecting &options) : PeerConnection(options), options_(options) {}
+  explicit Connection(const RabbitOptions &options) : PeerConnection(options), options_(options) {}
   /* Says goodbye if that needs no waiting. */
   ~Connection();
 
@@ -52,7 +52,7 @@ private:
   void send_start_ok();
   template <class Method> void wait_opened(amqp_channel_t channel, const Deadline &deadline);
 
-  const Connecting &options_;
+  const RabbitOptions &options_;
   FrameReader reader_;
   std::string product_;
   size_t frame_max_ = 131'072;

@@ -28,8 +28,8 @@ static RefusedTargets::Limits target_limits() {
 }
 
 Publisher::Publisher(std::shared_ptr<const RabbitConfig> config, std::shared_ptr<Reporter> reporter)
-    : PeerThread(config->connecting, std::move(reporter)), config_(std::move(config)),
-      queue_(reporter_, config_->max_in_flight), targets_(target_limits()) {
+    : PeerThread(config->options, std::move(reporter)), config_(std::move(config)),
+      queue_(reporter_, config_->options.max_in_flight), targets_(target_limits()) {
   launch();
 }
 
@@ -60,7 +60,7 @@ void Publisher::run_once() {
 // ---- the connection ----
 
 void Publisher::connect() {
-  connection_ = open<Connection>(config_->connecting);
+  connection_ = open<Connection>(config_->options);
   sent_at_ = received_at_ = Clock::now();
   reporter_->log(OB_LOG_INFO, "connected to " + connection_->peer() + ", " + connection_->product());
   report_up();
@@ -197,7 +197,7 @@ void Publisher::publish(uint64_t serial, Message &message, RefusedTargets::Answe
   Unconfirmed &entry = tries ? tried_.emplace() : unconfirmed_.try_emplace(last_tag_ + 1).first->second;
   try {
     append_publish(tries ? trying : publishing, message.exchange, message.routing_key, message.properties,
-                   message.body, config_->mandatory, connection_->frame_max(), connection_->out());
+                   message.body, config_->options.mandatory, connection_->frame_max(), connection_->out());
   } catch (...) {
     if (tries)
       tried_.reset();

@@ -44,9 +44,9 @@ class RabbitKind final : public SinkKind {
 public:
   RabbitKind() : SinkKind("rabbitmq") {}
 
-  const std::vector<OptionSpec> &options() const override { return rabbitmq_options(); }
+  const std::vector<OptionSpec> &options() const override { return RabbitOptions::table().specs(); }
   std::vector<OptionName> target_options() const override { return {HOSTS}; }
-  void check_mapping(const Options &mapping) const override { check_user_mapping(mapping); }
+  void check_mapping(const Options &mapping) const override { RabbitOptions().read_mapping(mapping); }
   std::shared_ptr<const SinkConfig> parse(const Options &server, const Options *mapping, Owner owner) const override {
     return std::make_shared<RabbitConfig>(server, mapping, owner);
   }
@@ -60,15 +60,14 @@ public:
     return nullptr;
   }
   std::vector<Advice> advise(const SinkConfig &config, const Options &server, const Options *mapping) const override {
-    const auto &rabbit = static_cast<const RabbitConfig &>(config);
-    const Connecting &connecting = rabbit.connecting;
-    std::vector<Advice> found = connecting.advise(server);
-    if (!rabbit.mandatory)
+    const RabbitOptions &options = static_cast<const RabbitConfig &>(config).options;
+    std::vector<Advice> found = options.advise(server);
+    if (!options.mandatory)
       found.push_back({"mandatory",
                        "An event that no queue takes counts as delivered, and is lost: the broker is not asked to "
                        "return it. Only an exchange that returns what it delivers (x-delayed-message) needs that.",
                        set_option(server, MANDATORY, "true"), true});
-    if (connecting.user == "guest" && connecting.leaves_this_machine())
+    if (options.user == "guest" && options.leaves_this_machine())
       found.push_back(
           {"login",
            "It logs in as guest, whom RabbitMQ accepts only from its own machine unless loopback_users "
@@ -77,9 +76,9 @@ public:
     return found;
   }
   KindDefaults defaults(const Options &server) const override {
-    KindDefaults defaults{10, "exponential 100ms..5min"};
-    read_option(server, MAX_MESSAGE_BYTES, parse_max_message_bytes, defaults.largest_message);
-    return defaults;
+    RabbitOptions options;
+    RabbitOptions::table().read_one(server, MAX_MESSAGE_BYTES, options);
+    return {.max_attempts = 10, .retry = "exponential 100ms..5min", .largest_message = options.max_message_bytes};
   }
 };
 

@@ -3,18 +3,11 @@
 
 namespace outbox::rabbitmq {
 
-RabbitConfig::RabbitConfig(const Options &server, const Options *mapping, Owner owner)
-    : maker(server), connecting(parse_connecting(server, mapping, owner)) {
-  read_option(server, MANDATORY, parse_bool, mandatory);
-  read_option(server, MAX_IN_FLIGHT, parse_max_in_flight, max_in_flight);
-  read_option(server, MAX_MESSAGE_BYTES, parse_max_message_bytes, max_message_bytes);
-}
-
 void RabbitConfig::check_event(const ob_event &event) const {
-  if (size_t size = maker.check(event); size > max_message_bytes)
+  if (size_t size = maker.check(event); size > options.max_message_bytes)
     throw BadInput(OB_TOO_LARGE, MAX_MESSAGE_BYTES, "event is too large for a RabbitMQ message",
                    "Its body has " + std::to_string(size) + " bytes, and at most " +
-                       std::to_string(max_message_bytes) + " are allowed.",
+                       std::to_string(options.max_message_bytes) + " are allowed.",
                    "Raise option \"max_message_bytes\" of the sink and max_message_size of the broker, or send a "
                    "reference to the data.");
 }

@@ -3,24 +3,21 @@
 
 #include "delivery/engine/sink.h"
 #include "rabbitmq_message.h"
-#include "rabbitmq_options.h"
 
 namespace outbox::rabbitmq {
 
 class RabbitConfig final : public SinkConfig {
 public:
-  RabbitConfig(const Options &server, const Options *mapping, Owner owner); /* throws BadInput */
+  RabbitConfig(const Options &server, const Options *mapping, Owner owner) /* throws BadInput */
+      : options(RabbitOptions::parse(server, mapping, owner)), maker(options) {}
 
   void check_event(const ob_event &event) const override;
   void check_new_event(const ob_event &event) const override { maker.check_new(event); }
-  size_t max_payload() const override { return maker.max_payload(max_message_bytes); }
+  size_t max_payload() const override { return maker.max_payload(options.max_message_bytes); }
   Preview preview(const ob_event &event, int64_t now) const override;
 
+  const RabbitOptions options;
   const MessageMaker maker;
-  const Connecting connecting;
-  bool mandatory = true;
-  uint32_t max_in_flight = 2000;
-  size_t max_message_bytes = 16'777'216;
 };
 
 }  // namespace outbox::rabbitmq

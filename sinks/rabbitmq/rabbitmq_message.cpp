@@ -17,7 +17,6 @@ namespace {
 
 using outbox::view;
 
-constexpr const char *default_routing_key = "${aggregate_type}.${event_type}";
 constexpr size_t usual_frame_max = 131'072;
 constexpr std::string_view record_prefix = "ce_", amqp_prefix = "cloudEvents_";
 
@@ -56,33 +55,8 @@ amqp_field_value_t field_of(const ob_header &header) {
 
 }  // namespace
 
-void check_exchange(const std::string &name, const std::string &value) {
-  if (Template::parse(name, value).literals().size() > longest_short_string)
-    throw_bad_value(name, value, "The name of an exchange has at most 255 bytes.");
-  if (Field field; Field::find(value, field))
-    throw_bad_value(name, value, "All events would go to an exchange of this very name.",
-                    "For what the event has there, write ${" + value + "}.");
-}
-
-void check_routing_key(const std::string &name, const std::string &value) {
-  if (Template::parse(name, value).literals().size() > longest_short_string)
-    throw_bad_value(name, value, "A routing key has at most 255 bytes.");
-  if (Field field; Field::find(value, field))
-    throw_bad_value(name, value, "All messages would have this very text as their routing key.",
-                    "For what the event has there, write ${" + value + "}.");
-}
-
-MessageMaker::MessageMaker(const Options &server) {
-  const std::string *exchange = find_option(server, EXCHANGE), *routing_key = find_option(server, ROUTING_KEY);
-  if (!exchange)
-    throw BadInput(OB_MISSING_OPTION, EXCHANGE, "option \"exchange\" is required",
-                   "A message is published to an exchange.",
-                   "Example: OPTIONS (exchange 'events'). The default exchange is the empty text.");
-  exchange_ = Template::parse(EXCHANGE, *exchange);
-  routing_key_ = Template::parse(ROUTING_KEY, routing_key ? *routing_key : default_routing_key);
-
-  FormatOptions format = FormatOptions::parse(server);
-  for (const Placement &placement : format.placements) {
+void check_placements(const std::vector<Placement> &placements) {
+  for (const Placement &placement : placements) {
     if (placement.place == Place::Partition)
       throw BadInput(OB_BAD_VALUE, HEADERS, "a message has no partition",
                      "Option \"headers\" names a column that is the partition.",
@@ -93,11 +67,12 @@ MessageMaker::MessageMaker(const Options &server) {
                      "Names have at most 255 bytes, and RabbitMQ takes CC and BCC as routing keys.",
                      "Give the column another alias: column:header:alias.");
   }
-  format_ = format.make(server);
-  cloud_events_ = format.format == Format::CloudEvents;
-  sends_empty_body_ =
-      cloud_events_ || format.format == Format::Structured || find_option(server, TOMBSTONE_ON_EMPTY_PAYLOAD);
 }
+
+MessageMaker::MessageMaker(const RabbitOptions &options)
+    : exchange_(*options.exchange), routing_key_(options.routing_key),
+      cloud_events_(options.format == Format::CloudEvents), sends_empty_body_(options.sends_empty_payload()),
+      format_(options.make()) {}
 
 /* The record's content-type is a property of the message, the other headers go into its table. */
 void MessageMaker::add_headers(Content &content) const {

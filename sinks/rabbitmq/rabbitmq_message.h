@@ -1,4 +1,4 @@
-/* rabbitmq_message.h: the options that define the message of an event, and the code that makes it. */
+/* rabbitmq_message.h: the message of an event, and the code that makes it. */
 #pragma once
 
 #include <array>
@@ -8,18 +8,12 @@
 
 #include "amqp_frames.h"
 #include "delivery/engine/preview.h"
-#include "delivery/formats/format_options.h"
-#include "delivery/options/template.h"
+#include "rabbitmq_options.h"
 
 namespace outbox::rabbitmq {
 
-inline constexpr OptionName EXCHANGE{"exchange"}, ROUTING_KEY{"routing_key"};
-
-/* AMQP writes the length of names in one byte. */
-constexpr size_t longest_short_string = 255;
-
-void check_exchange(const std::string &name, const std::string &value);
-void check_routing_key(const std::string &name, const std::string &value);
+/* Throws BadInput for columns that cannot be headers of RabbitMQ. */
+void check_placements(const std::vector<Placement> &placements);
 
 /* A message in parts. Points into the event and into itself; reuse one object for many events. */
 struct Content {
@@ -34,7 +28,7 @@ struct Content {
 
 class MessageMaker {
 public:
-  explicit MessageMaker(const Options &server); /* throws BadInput */
+  explicit MessageMaker(const RabbitOptions &options);
 
   /* Throws BadInput if the event cannot be sent with these options. */
   void make(const ob_event &event, Content &content) const;
@@ -49,10 +43,10 @@ public:
 private:
   void add_headers(Content &content) const;
 
-  Template exchange_, routing_key_;
-  bool cloud_events_ = false;     /* in binary mode */
-  bool sends_empty_body_ = false; /* for a payload that is NULL */
-  std::unique_ptr<const RecordFormat> format_;
+  const Template exchange_, routing_key_;
+  const bool cloud_events_;     /* in binary mode */
+  const bool sends_empty_body_; /* for a payload that is NULL */
+  const std::unique_ptr<const RecordFormat> format_;
 };
 
 Preview preview_of(const Content &content);

@@ -1,19 +1,16 @@
 /*
- * rabbitmq_options.cpp: the table of options, and the checks of their values. Like a Kafka sink's brokers, hosts may
- * be named by any owner of a sink: no error text contains what the peer at an address has answered, unless it speaks
- * AMQP.
+ * rabbitmq_options.cpp: the table of options. Like a Kafka sink's brokers, hosts may be named by any owner of a sink:
+ * no error text contains what the peer at an address has answered, unless it speaks AMQP.
  */
 #include "rabbitmq_options.h"
 
-#include "delivery/formats/format_options.h"
+#include "delivery/options/option_values.h"
 #include "rabbitmq_message.h"
 
 namespace outbox::rabbitmq {
 namespace {
 
-using std::chrono::seconds;
-
-constexpr PeerWords broker{"broker", "5672", "5671"};
+using namespace std::chrono_literals;
 
 /* A short string of AMQP, sent as it is. */
 void check_short(const std::string &name, const std::string &value) {
@@ -26,62 +23,65 @@ void check_password(const std::string &name, const std::string &value) {
     refuse_value(name, "It is empty, and RabbitMQ accepts no empty password.");
 }
 
-/* In whole seconds, the unit of AMQP. */
-seconds parse_heartbeat(const std::string &name, const std::string &value) {
-  return std::chrono::ceil<seconds>(parse_duration(name, value, seconds(1), seconds(3600)));
+Template parse_short(const std::string &name, const std::string &value, const char *too_long,
+                     const char *no_variable) {
+  Template made = Template::parse(name, value);
+  if (made.literals().size() > longest_short_string)
+    throw_bad_value(name, value, too_long);
+  if (Field field; Field::find(value, field))
+    throw_bad_value(name, value, no_variable, "For what the event has there, write ${" + value + "}.");
+  return made;
 }
+
+Template parse_exchange(const std::string &name, const std::string &value) {
+  return parse_short(name, value, "The name of an exchange has at most 255 bytes.",
+                     "All events would go to an exchange of this very name.");
+}
+
+Template parse_routing_key(const std::string &name, const std::string &value) {
+  return parse_short(name, value, "A routing key has at most 255 bytes.",
+                     "All messages would have this very text as their routing key.");
+}
+
 }  // namespace
 
-uint32_t parse_max_in_flight(const std::string &name, const std::string &value) {
-  return static_cast<uint32_t>(parse_int(name, value, 1, 50'000));
+const OptionTable<RabbitOptions> &RabbitOptions::table() {
+  using Of = RabbitOptions;
+  static const auto &table = *new OptionTable<Of>(
+      row(HOSTS, &Of::hosts, parse_hosts,
+          "Brokers of one cluster, tried in turn. The default port is 5672, with `tls` 5671.")
+          .taking("`host` or `host:port`, separated by commas")
+          .otherwise("required"),
+      row(EXCHANGE, &Of::exchange, parse_exchange,
+          "Exchange of an event: a template with the variables of "
+          "[a Kafka topic](docs/kafka-reference.md#topic-key-partition-timestamp). Empty: the default exchange, where "
+          "`routing_key` is the name of a queue.")
+          .taking("at most 255 bytes")
+          .otherwise("required"),
+      row(ROUTING_KEY, &Of::routing_key, parse_routing_key, "Routing key: a template.").taking("at most 255 bytes"),
+      FormatOptions::rows(), row("vhost", &Of::vhost, Text{check_short}, "Virtual host.").taking("at most 255 bytes"),
+      row("max_in_flight", &Of::max_in_flight, Integer{1, 50'000, "messages"},
+          "Unconfirmed messages, of different keys, per worker."),
+      row(MAX_MESSAGE_BYTES, &Of::max_message_bytes,
+          Integer{1024, 536'870'912, "bytes"}, /* RabbitMQ's own limit of its limit */
+          "Largest body; keep it within the broker's `max_message_size`."),
+      row(MANDATORY, &Of::mandatory, Boolean{},
+          "The broker returns messages that no queue takes. Set it to `false` only for an exchange that returns what "
+          "it delivers, such as one of type `x-delayed-message`: a message without a queue is then lost, and "
+          "`outbox.doctor()` says so."),
+      row("heartbeat", &Of::heartbeat, WholeSeconds{1s, 1h}, /* the unit of AMQP */
+          "A broker that sends nothing for twice as long is gone."),
+      row(USER, &Of::user, Text{check_short},
+          "Name to log in with; a new broker accepts `guest` only from its own machine. The user needs the right to "
+          "write to the exchange.")
+          .in_user_mapping(),
+      row(PASSWORD, &Of::password, Text{check_password}, "Password of the user.").as_secret(),
+      ConnectOptions::rows());
+  return table;
 }
 
-size_t parse_max_message_bytes(const std::string &name, const std::string &value) {
-  return static_cast<size_t>(parse_int(name, value, 1024, 536'870'912)); /* RabbitMQ's own limit of its limit */
-}
-
-static std::vector<OptionSpec> make_options() {
-  std::vector<OptionSpec> all{
-      server_option(HOSTS, check_hosts,
-                    "Required: brokers of one cluster, host or host:port, separated by commas and tried in turn. The "
-                    "default port is 5672, with tls 5671."),
-      server_option(
-          EXCHANGE, check_exchange,
-          "Required: exchange of an event, a template with ${aggregate_type}, ${event_type}, ${header.NAME} and the "
-          "like. Empty: the default exchange, where routing_key is the name of a queue."),
-      server_option(ROUTING_KEY, check_routing_key,
-                    "Routing key: a template. Default '${aggregate_type}.${event_type}'."),
-      server_option(VHOST, check_short, "Virtual host. Default '/'."),
-      server_option(
-          MAX_IN_FLIGHT, check<parse_max_in_flight>,
-          "Messages that may wait for their confirm at the same time, of different keys: 1 to 50000. Default 2000."),
-      server_option(
-          MAX_MESSAGE_BYTES, check<parse_max_message_bytes>,
-          "Largest body in bytes, at most the broker's max_message_size: 1024 to 536870912. Default 16777216."),
-      server_option(
-          MANDATORY, check<parse_bool>,
-          "Whether the broker returns messages that no queue takes. Default true. False only for an exchange "
-          "that returns what it delivers (x-delayed-message): a message without a queue is then lost."),
-      server_option(HEARTBEAT, check<parse_heartbeat>,
-                    "A broker that is silent for twice as long is gone: 1s to 1h. Default 30s."),
-      mapping_option(
-          USER, check_short,
-          "Name to log in with. Default 'guest'; with ssl_certificate_pem the certificate is the login (EXTERNAL)."),
-      secret_option(PASSWORD, check_password, "Password of the user. Default 'guest'."),
-  };
-  const std::vector<OptionSpec> &format = FormatOptions::specs();
-  all.insert(all.begin() + 3, format.begin(), format.end());
-  const std::vector<OptionSpec> &connection = ConnectOptions::specs();
-  all.insert(all.end(), connection.begin(), connection.end());
-  return all;
-}
-
-const std::vector<OptionSpec> &rabbitmq_options() {
-  static const auto &specs = *new std::vector<OptionSpec>(make_options());
-  return specs;
-}
-
-void check_user_mapping(const Options &mapping) {
+void RabbitOptions::read_mapping(const Options &mapping) {
+  table().read(mapping, OB_USER_MAPPING, *this);
   auto given = [&](OptionName name) { return find_option(mapping, name); };
   auto required = [](OptionName name, OptionName with, const char *detail) {
     throw BadInput(OB_MISSING_OPTION, name,
@@ -91,30 +91,30 @@ void check_user_mapping(const Options &mapping) {
     required(PASSWORD, USER, "The broker asks for both.");
   if (given(PASSWORD) && !given(USER))
     required(USER, PASSWORD, "The broker asks for both.");
-  ConnectOptions::check_mapping(mapping);
+  complete_certificate(mapping);
+  if (!certificate_pem.empty() && !given(USER))
+    user.clear();
 }
 
-std::string Connecting::who() const {
-  return external() ? "the client's certificate" : "user \"" + user + "\"";
-}
-
-Connecting parse_connecting(const Options &server, const Options *mapping, Owner owner) {
-  Connecting made{ConnectOptions::parse(broker, server, mapping, owner)};
-  if (const std::string *vhost = find_option(server, VHOST))
-    made.vhost = *vhost;
-  read_option(server, HEARTBEAT, parse_heartbeat, made.heartbeat);
-  if (!mapping)
-    return made;
-
-  auto take = [mapping](OptionName name, std::string &into) {
-    if (const std::string *value = find_option(*mapping, name))
-      into = *value;
-  };
-  if (!made.certificate_pem.empty() && !find_option(*mapping, USER))
-    made.user.clear();
-  take(USER, made.user);
-  take(PASSWORD, made.password);
+RabbitOptions RabbitOptions::parse(const Options &server, const Options *mapping, Owner owner) {
+  RabbitOptions made;
+  table().read(server, OB_SERVER, made);
+  if (!made.exchange)
+    throw BadInput(OB_MISSING_OPTION, EXCHANGE, "option \"exchange\" is required",
+                   "A message is published to an exchange.",
+                   "Example: OPTIONS (exchange 'events'). The default exchange is the empty text.");
+  made.check_format(server);
+  check_placements(made.placements);
+  made.complete_connection({"broker", "5672", "5671"}, server, owner);
+  if (mapping) {
+    made.read_mapping(*mapping);
+    made.check_certificate_is_used();
+  }
   return made;
+}
+
+std::string RabbitOptions::who() const {
+  return external() ? "the client's certificate" : "user \"" + user + "\"";
 }
 
 }  // namespace outbox::rabbitmq

@@ -1,35 +1,42 @@
-/* rabbitmq_options.h: the options of servers and user mappings, and what they say about the connection. */
+/* rabbitmq_options.h: the options of servers and user mappings. */
 #pragma once
 
 #include <chrono>
+#include <optional>
 #include <string>
-#include <vector>
 
+#include "delivery/formats/format_options.h"
 #include "delivery/net/connect_options.h"
+#include "delivery/options/template.h"
 
 namespace outbox::rabbitmq {
 
-inline constexpr OptionName VHOST{"vhost"}, MAX_IN_FLIGHT{"max_in_flight"}, MAX_MESSAGE_BYTES{"max_message_bytes"},
-    HEARTBEAT{"heartbeat"}, MANDATORY{"mandatory"};
+inline constexpr OptionName EXCHANGE{"exchange"}, ROUTING_KEY{"routing_key"}, MAX_MESSAGE_BYTES{"max_message_bytes"},
+    MANDATORY{"mandatory"};
 
-/* How to reach a broker, and to log in. Immutable. */
-struct Connecting : ConnectOptions {
+/* AMQP writes the length of names in one byte. */
+constexpr size_t longest_short_string = 255;
+
+/* Immutable once it is parsed. */
+struct RabbitOptions : ConnectOptions, FormatOptions {
+  std::optional<Template> exchange; /* there is one */
+  Template routing_key = Template::parse(ROUTING_KEY, "${aggregate_type}.${event_type}");
   std::string vhost = "/";
-  std::string user = "guest", password = "guest"; /* what a new broker accepts from its own machine */
+  uint32_t max_in_flight = 2000;
+  size_t max_message_bytes = 16'777'216;
+  bool mandatory = true;
   std::chrono::seconds heartbeat{30};
+  std::string user = "guest", password = "guest"; /* what a new broker accepts from its own machine */
+
+  static const OptionTable<RabbitOptions> &table();
+  /* Both throw BadInput. `mapping` may be null. */
+  static RabbitOptions parse(const Options &server, const Options *mapping, Owner owner);
+  void read_mapping(const Options &mapping);
 
   /* Authenticate by the client's certificate: there is one, and no user. */
   bool external() const { return user.empty(); }
   /* user "app", or the client's certificate */
   std::string who() const;
 };
-
-const std::vector<OptionSpec> &rabbitmq_options();
-
-/* Both throw BadInput. `mapping` may be null. */
-Connecting parse_connecting(const Options &server, const Options *mapping, Owner owner);
-void check_user_mapping(const Options &mapping);
-uint32_t parse_max_in_flight(const std::string &name, const std::string &value);
-size_t parse_max_message_bytes(const std::string &name, const std::string &value);
 
 }  // namespace outbox::rabbitmq

@@ -10,10 +10,10 @@ namespace {
 
 class RabbitProbe : PeerProbe {
 public:
-  RabbitProbe(const RabbitConfig &config, Probe &probe) : PeerProbe(config.connecting, probe), config_(config) {}
+  RabbitProbe(const RabbitConfig &config, Probe &probe) : PeerProbe(config.options, probe), config_(config) {}
 
   void run() {
-    PeerProbe::run<Connection>(config_.connecting, [this](Connection &connection, const Deadline &deadline) {
+    PeerProbe::run<Connection>(config_.options, [this](Connection &connection, const Deadline &deadline) {
       if (has_exchange(connection, deadline))
         probe_.can_deliver();
     });

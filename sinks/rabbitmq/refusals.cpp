@@ -35,7 +35,7 @@ std::string Publisher::target_of(const std::string &exchange, const std::string 
 // ---- exchanges ----
 
 std::string Publisher::missing_text(const std::string &exchange) const {
-  return about_exchange(exchange) + "does not exist in vhost " + in_quotes(config_->connecting.vhost) +
+  return about_exchange(exchange) + "does not exist in vhost " + in_quotes(config_->options.vhost) +
          ": declare it, or correct option exchange";
 }
 

@@ -74,8 +74,8 @@ void Connection::log_in(const Deadline &deadline) {
   Reply reply = ask(hello, deadline, "login");
   if (is_error(*reply))
     throw refused("login",
-                  options_.user.empty() ? "the server refuses a login without a password"
-                                        : "the login of user \"" + clean_text(options_.user) + "\" was refused",
+                  options_.password.empty() ? "the server refuses a login without a password"
+                                            : "the login of user \"" + clean_text(options_.user) + "\" was refused",
                   *reply);
   if (reply->type != REDIS_REPLY_ARRAY)
     throw not_understood("login", "HELLO", *reply);
@@ -114,7 +114,7 @@ void Connection::check_ready(const Deadline &deadline) {
     throw refused("ready", "the server is not ready", *reply);
   if (!is_error(*reply) && !is_status(*reply, "PONG"))
     throw not_understood("ready", "PING", *reply);
-  if (!options_.waits)
+  if (options_.wait_replicas == 0)
     return;
   reply = ask({"WAIT", "0", "1"}, deadline, "ready");
   if (is_error(*reply)) /* after an entry it would double the entry at each try */

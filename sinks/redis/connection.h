@@ -14,7 +14,7 @@ namespace outbox::redis {
 
 class Connection final : public PeerConnection {
 public:
-  explicit Connection(const Connecting &options) : PeerConnection(options), options_(options) {}
+  explicit Connection(const RedisOptions &options) : PeerConnection(options), options_(options) {}
 
   /* Connects, logs in, and sees whether entries may be added. Waits, and throws PeerError or Cancelled. */
   void open(const Host &host, const Deadline &deadline);
@@ -36,7 +36,7 @@ private:
   void read_hello(const redisReply &hello);
   PeerError not_understood(const char *step, const char *command, const redisReply &reply) const;
 
-  const Connecting &options_;
+  const RedisOptions &options_;
   ReplyReader reader_;
   std::string product_, mode_, role_;
 };

@@ -9,41 +9,12 @@
 #include "delivery/options/headers.h"
 
 namespace outbox::redis {
-namespace {
 
-constexpr const char *default_stream = "outbox.event.${aggregate_type}";
-constexpr std::string_view header_prefix = "header.";
+static constexpr std::string_view header_prefix = "header.";
 
-}  // namespace
-
-void check_stream(const std::string &name, const std::string &value) {
-  if (value.empty())
-    throw_bad_value(name, value, "A stream has a name.");
-  Template::parse(name, value);
-  if (Field field; Field::find(value, field))
-    throw_bad_value(name, value, "All events would go to a stream of this very name.",
-                    "For what the event has there, write ${" + value + "}.");
-}
-
-void check_maxlen(const std::string &name, const std::string &value) {
-  parse_int(name, value, 1, int64_t{1} << 53);
-}
-
-EntryMaker::EntryMaker(const Options &server) {
-  const std::string *stream = find_option(server, STREAM);
-  stream_ = Template::parse(STREAM, stream ? *stream : default_stream);
-  if (const std::string *maxlen = find_option(server, MAXLEN))
-    maxlen_ = *maxlen;
-  FormatOptions format = FormatOptions::parse(server);
-  for (const Placement &placement : format.placements)
-    if (placement.place == Place::Partition)
-      throw BadInput(OB_BAD_VALUE, HEADERS, "an entry has no partition",
-                     "Option \"headers\" names a column that is the partition.",
-                     "Place it in a header, or in option \"stream\".");
-  format_ = format.make(server);
-  sends_empty_payload_ = format.format == Format::CloudEvents || format.format == Format::Structured ||
-                         find_option(server, TOMBSTONE_ON_EMPTY_PAYLOAD);
-}
+EntryMaker::EntryMaker(const RedisOptions &options)
+    : stream_(options.stream), maxlen_(options.maxlen ? std::to_string(*options.maxlen) : ""),
+      sends_empty_payload_(options.sends_empty_payload()), format_(options.make()) {}
 
 /* The format's header `id` would repeat the field of this name. */
 void EntryMaker::add_headers(Entry &entry) const {

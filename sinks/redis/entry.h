@@ -1,4 +1,4 @@
-/* entry.h: the options that define the entry of an event, and the code that makes it. */
+/* entry.h: the entry of an event, and the code that makes it. */
 #pragma once
 
 #include <memory>
@@ -7,15 +7,9 @@
 
 #include "command.h"
 #include "delivery/engine/preview.h"
-#include "delivery/formats/format_options.h"
-#include "delivery/options/template.h"
+#include "redis_options.h"
 
 namespace outbox::redis {
-
-inline constexpr OptionName STREAM{"stream"}, MAXLEN{"maxlen"};
-
-void check_stream(const std::string &name, const std::string &value);
-void check_maxlen(const std::string &name, const std::string &value);
 
 /* An entry in parts. Points into the event and into itself; reuse one object for many events. */
 struct Entry {
@@ -31,7 +25,7 @@ struct Entry {
 
 class EntryMaker {
 public:
-  explicit EntryMaker(const Options &server); /* throws BadInput */
+  explicit EntryMaker(const RedisOptions &options);
 
   /* Throws BadInput if the event cannot be sent with these options. */
   void make(const ob_event &event, Entry &entry) const;
@@ -47,10 +41,10 @@ public:
 private:
   void add_headers(Entry &entry) const;
 
-  Template stream_;
-  std::string maxlen_;               /* empty: streams are not trimmed */
-  bool sends_empty_payload_ = false; /* for a payload that is NULL */
-  std::unique_ptr<const RecordFormat> format_;
+  const Template stream_;
+  const std::string maxlen_;       /* empty: streams are not trimmed */
+  const bool sends_empty_payload_; /* for a payload that is NULL */
+  const std::unique_ptr<const RecordFormat> format_;
 };
 
 Preview preview_of(const Entry &entry);

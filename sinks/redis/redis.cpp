@@ -33,9 +33,9 @@ class RedisKind final : public SinkKind {
 public:
   RedisKind() : SinkKind("redis") {}
 
-  const std::vector<OptionSpec> &options() const override { return redis_options(); }
+  const std::vector<OptionSpec> &options() const override { return RedisOptions::table().specs(); }
   std::vector<OptionName> target_options() const override { return {HOSTS}; }
-  void check_mapping(const Options &mapping) const override { check_user_mapping(mapping); }
+  void check_mapping(const Options &mapping) const override { RedisOptions().read_mapping(mapping); }
   std::shared_ptr<const SinkConfig> parse(const Options &server, const Options *mapping, Owner owner) const override {
     return std::make_shared<RedisConfig>(server, mapping, owner);
   }
@@ -51,13 +51,13 @@ public:
   std::vector<Advice> advise(const SinkConfig &config, const Options &server,
                              const Options * /*mapping*/) const override {
     const auto &redis = static_cast<const RedisConfig &>(config);
-    std::vector<Advice> found = redis.connecting.advise(server);
-    if (redis.connecting.hosts.size() > 1 && redis.wait_replicas == 0)
+    std::vector<Advice> found = redis.options.advise(server);
+    if (redis.options.hosts.size() > 1 && redis.options.wait_replicas == 0)
       found.push_back({"replicas",
                        "An event counts as delivered when the master alone has it: a failover to a replica that does "
                        "not have it yet loses it.",
                        set_option(server, WAIT_REPLICAS, "1") + " -- waits until that number of replicas has it"});
-    if (!find_option(server, MAXLEN))
+    if (!redis.options.maxlen)
       found.push_back({"maxlen",
                        "Its streams are not trimmed: they grow until the server has no memory, unless consumers trim "
                        "them.",
@@ -67,9 +67,9 @@ public:
     return found;
   }
   KindDefaults defaults(const Options &server) const override {
-    KindDefaults defaults{10, "exponential 100ms..5min"};
-    read_option(server, MAX_MESSAGE_BYTES, parse_max_message_bytes, defaults.largest_message);
-    return defaults;
+    RedisOptions options;
+    RedisOptions::table().read_one(server, MAX_MESSAGE_BYTES, options);
+    return {.max_attempts = 10, .retry = "exponential 100ms..5min", .largest_message = options.max_message_bytes};
   }
 };
 

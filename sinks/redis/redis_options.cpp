@@ -1,103 +1,81 @@
 /*
- * redis_options.cpp: the table of options, and the checks of their values. Like a Kafka sink's brokers, hosts may be
- * named by any owner of a sink: no error text contains what the peer at an address has answered, unless it speaks the
- * protocol of Redis.
+ * redis_options.cpp: the table of options. Like a Kafka sink's brokers, hosts may be named by any owner of a sink: no
+ * error text contains what the peer at an address has answered, unless it speaks the protocol of Redis.
  */
 #include "redis_options.h"
 
-#include "delivery/formats/format_options.h"
-#include "entry.h"
+#include "delivery/options/option_values.h"
 
 namespace outbox::redis {
-namespace {
 
-using std::chrono::milliseconds;
+using namespace std::chrono_literals;
 
-constexpr PeerWords server_words{"server", "6379", "6379"};
-constexpr const char *default_user = "default"; /* Redis's name for logins without a name */
-
-int parse_database(const std::string &name, const std::string &value) {
-  return static_cast<int>(parse_int(name, value, 0, 65'535));
-}
-void check_not_empty(const std::string &name, const std::string &value) {
+static Template parse_stream(const std::string &name, const std::string &value) {
   if (value.empty())
-    refuse_value(name, "It is empty.");
-}
-}  // namespace
-
-uint32_t parse_max_in_flight(const std::string &name, const std::string &value) {
-  return static_cast<uint32_t>(parse_int(name, value, 1, 50'000));
-}
-
-size_t parse_max_message_bytes(const std::string &name, const std::string &value) {
-  return static_cast<size_t>(parse_int(name, value, 1024, 536'870'912)); /* Redis's default proto-max-bulk-len */
+    throw_bad_value(name, value, "A stream has a name.");
+  if (Field field; Field::find(value, field))
+    throw_bad_value(name, value, "All events would go to a stream of this very name.",
+                    "For what the event has there, write ${" + value + "}.");
+  return Template::parse(name, value);
 }
 
-uint32_t parse_wait_replicas(const std::string &name, const std::string &value) {
-  return static_cast<uint32_t>(parse_int(name, value, 1, 100));
+const OptionTable<RedisOptions> &RedisOptions::table() {
+  using Of = RedisOptions;
+  static const auto &table = *new OptionTable<Of>(
+      row(HOSTS, &Of::hosts, parse_hosts,
+          "A master and its replicas, tried in turn until one is the master. The default port is 6379.")
+          .taking("`host` or `host:port`, separated by commas")
+          .otherwise("required"),
+      row(STREAM, &Of::stream, parse_stream,
+          "Stream of an event: a template with the variables of "
+          "[a Kafka topic](docs/kafka-reference.md#topic-key-partition-timestamp)."),
+      FormatOptions::rows(),
+      row(MAXLEN, &Of::maxlen, Integer{1, int64_t{1} << 53, "entries"},
+          "Each stream is trimmed to about its latest entries (`MAXLEN ~`), read or not.")
+          .otherwise("streams are not trimmed"),
+      row("database", &Of::database, Integer{0, 65'535}, "Number of the database."),
+      row(WAIT_REPLICAS, &Of::wait_replicas, Integer{1, 100},
+          "An event is delivered when the master and this number of replicas have it in memory (WAIT).")
+          .otherwise("when the master has it"),
+      row(WAIT_TIMEOUT, &Of::wait_timeout,
+          Duration{100ms, 10s}, /* well below the 30 s without an answer after which a connection is given up */
+          "With `wait_replicas`: when the sink says that replicas are missing."),
+      row("max_in_flight", &Of::max_in_flight, Integer{1, 50'000, "entries"},
+          "Entries without a reply, of different keys, per worker."),
+      row(MAX_MESSAGE_BYTES, &Of::max_message_bytes, Integer{1024, 536'870'912, "bytes"},
+          "Largest payload; keep it within the server's `proto-max-bulk-len`, whose default is the largest."),
+      row(USER, &Of::user, Text{check_not_empty}, "Name to log in with.").in_user_mapping(),
+      row(PASSWORD, &Of::password, Text{check_not_empty},
+          "Password of the user; with `requirepass` it is enough alone.")
+          .as_secret()
+          .otherwise("no login"),
+      ConnectOptions::rows());
+  return table;
 }
 
-/* Well below the 30 s without an answer after which a connection is given up. */
-milliseconds parse_wait_timeout(const std::string &name, const std::string &value) {
-  return parse_duration(name, value, milliseconds(100), milliseconds(10'000));
-}
-
-static std::vector<OptionSpec> make_options() {
-  std::vector<OptionSpec> all{
-      server_option(HOSTS, check_hosts,
-                    "Required: a master and its replicas, host or host:port, separated by commas and tried in turn "
-                    "until one is the master. The default port is 6379."),
-      server_option(STREAM, check_stream,
-                    "Stream of an event, a template with ${aggregate_type}, ${event_type}, ${header.NAME} and the "
-                    "like. Default 'outbox.event.${aggregate_type}'."),
-      server_option(MAXLEN, check_maxlen,
-                    "Each stream is trimmed to about this number of its latest entries (MAXLEN ~), read or not: 1 to "
-                    "9007199254740992. Default: streams are not trimmed."),
-      server_option(DATABASE, check<parse_database>, "Number of the database: 0 to 65535. Default 0."),
-      server_option(WAIT_REPLICAS, check<parse_wait_replicas>,
-                    "An event is delivered when the master and this number of replicas have it in memory (WAIT): 1 "
-                    "to 100. Default: when the master has it."),
-      server_option(WAIT_TIMEOUT, check<parse_wait_timeout>,
-                    "With wait_replicas: when the sink reports that replicas are missing: 100ms to 10s. Default 1s."),
-      server_option(
-          MAX_IN_FLIGHT, check<parse_max_in_flight>,
-          "Entries that may wait for their reply at the same time, of different keys: 1 to 50000. Default 2000."),
-      server_option(
-          MAX_MESSAGE_BYTES, check<parse_max_message_bytes>,
-          "Largest payload in bytes, at most the server's proto-max-bulk-len: 1024 to 536870912. Default 16777216."),
-      mapping_option(USER, check_not_empty, "Name to log in with. Default 'default'."),
-      secret_option(PASSWORD, check_not_empty, "Password of the user. Default: no login."),
-  };
-  const std::vector<OptionSpec> &format = FormatOptions::specs();
-  all.insert(all.begin() + 2, format.begin(), format.end());
-  const std::vector<OptionSpec> &connection = ConnectOptions::specs();
-  all.insert(all.end(), connection.begin(), connection.end());
-  return all;
-}
-
-const std::vector<OptionSpec> &redis_options() {
-  static const auto &specs = *new std::vector<OptionSpec>(make_options());
-  return specs;
-}
-
-void check_user_mapping(const Options &mapping) {
-  if (find_option(mapping, USER) && !find_option(mapping, PASSWORD))
+void RedisOptions::read_mapping(const Options &mapping) {
+  table().read(mapping, OB_USER_MAPPING, *this);
+  if (find_option(mapping, USER) && password.empty())
     throw BadInput(OB_MISSING_OPTION, PASSWORD, "option \"password\" is required with \"user\"",
                    "The server asks for both.");
-  ConnectOptions::check_mapping(mapping);
+  complete_certificate(mapping);
 }
 
-Connecting parse_connecting(const Options &server, const Options *mapping, Owner owner) {
-  Connecting made;
-  static_cast<ConnectOptions &>(made) = ConnectOptions::parse(server_words, server, mapping, owner);
-  made.waits = find_option(server, WAIT_REPLICAS);
-  read_option(server, DATABASE, parse_database, made.database);
-  if (!mapping)
-    return made;
-  if (const std::string *password = find_option(*mapping, PASSWORD)) {
-    const std::string *user = find_option(*mapping, USER);
-    made.user = user ? *user : default_user;
-    made.password = *password;
+RedisOptions RedisOptions::parse(const Options &server, const Options *mapping, Owner owner) {
+  RedisOptions made;
+  table().read(server, OB_SERVER, made);
+  made.check_format(server);
+  for (const Placement &placement : made.placements)
+    if (placement.place == Place::Partition)
+      throw BadInput(OB_BAD_VALUE, HEADERS, "an entry has no partition",
+                     "Option \"headers\" names a column that is the partition.",
+                     "Place it in a header, or in option \"stream\".");
+  if (made.wait_replicas == 0)
+    refuse_without_meaning(server, WAIT_TIMEOUT, "The sink waits for no replicas: set wait_replicas.");
+  made.complete_connection({"server", "6379", "6379"}, server, owner);
+  if (mapping) {
+    made.read_mapping(*mapping);
+    made.check_certificate_is_used();
   }
   return made;
 }

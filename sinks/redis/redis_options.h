@@ -1,32 +1,34 @@
-/* redis_options.h: the options of servers and user mappings, and what they say about the connection. */
+/* redis_options.h: the options of servers and user mappings. */
 #pragma once
 
 #include <chrono>
+#include <optional>
 #include <string>
-#include <vector>
 
+#include "delivery/formats/format_options.h"
 #include "delivery/net/connect_options.h"
+#include "delivery/options/template.h"
 
 namespace outbox::redis {
 
-inline constexpr OptionName DATABASE{"database"}, WAIT_REPLICAS{"wait_replicas"}, WAIT_TIMEOUT{"wait_timeout"},
-    MAX_IN_FLIGHT{"max_in_flight"}, MAX_MESSAGE_BYTES{"max_message_bytes"};
+inline constexpr OptionName STREAM{"stream"}, MAXLEN{"maxlen"}, WAIT_REPLICAS{"wait_replicas"},
+    WAIT_TIMEOUT{"wait_timeout"}, MAX_MESSAGE_BYTES{"max_message_bytes"};
 
-/* How to reach a server, and to log in. Immutable. */
-struct Connecting : ConnectOptions {
-  std::string user, password; /* both empty: no login */
+/* Immutable once it is parsed. */
+struct RedisOptions : ConnectOptions, FormatOptions {
+  Template stream = Template::parse(STREAM, "outbox.event.${aggregate_type}");
+  std::optional<int64_t> maxlen;
   int database = 0;
-  bool waits = false; /* for replicas */
+  uint32_t wait_replicas = 0;
+  std::chrono::milliseconds wait_timeout{1000};
+  uint32_t max_in_flight = 2000;
+  size_t max_message_bytes = 16'777'216;
+  std::string user = "default", password; /* no password: no login */
+
+  static const OptionTable<RedisOptions> &table();
+  /* Both throw BadInput. `mapping` may be null. */
+  static RedisOptions parse(const Options &server, const Options *mapping, Owner owner);
+  void read_mapping(const Options &mapping);
 };
-
-const std::vector<OptionSpec> &redis_options();
-
-/* Both throw BadInput. `mapping` may be null. */
-Connecting parse_connecting(const Options &server, const Options *mapping, Owner owner);
-void check_user_mapping(const Options &mapping);
-uint32_t parse_max_in_flight(const std::string &name, const std::string &value);
-size_t parse_max_message_bytes(const std::string &name, const std::string &value);
-uint32_t parse_wait_replicas(const std::string &name, const std::string &value);
-std::chrono::milliseconds parse_wait_timeout(const std::string &name, const std::string &value);
 
 }  // namespace outbox::redis

@@ -14,10 +14,10 @@ namespace {
 
 class RedisProbe : PeerProbe {
 public:
-  RedisProbe(const RedisConfig &config, Probe &probe) : PeerProbe(config.connecting, probe), config_(config) {}
+  RedisProbe(const RedisConfig &config, Probe &probe) : PeerProbe(config.options, probe), config_(config) {}
 
   void run() {
-    PeerProbe::run<Connection>(config_.connecting, [this](Connection &connection, const Deadline &deadline) {
+    PeerProbe::run<Connection>(config_.options, [this](Connection &connection, const Deadline &deadline) {
       connection_ = &connection;
       deadline_ = &deadline;
       bool good = check_stream();
@@ -55,13 +55,13 @@ private:
   }
 
   bool check_replicas() {
-    if (config_.wait_replicas == 0)
+    if (config_.options.wait_replicas == 0)
       return true;
-    std::string least = std::to_string(config_.wait_replicas);
-    std::string limit = std::to_string(config_.wait_timeout.count());
+    std::string least = std::to_string(config_.options.wait_replicas);
+    std::string limit = std::to_string(config_.options.wait_timeout.count());
     Reply reply = ask({"WAIT", least, limit}, "replicas");
     const std::optional<uint64_t> replicas = number_of(*reply);
-    bool enough = replicas && *replicas >= config_.wait_replicas;
+    bool enough = replicas && *replicas >= config_.options.wait_replicas;
     std::string fact = is_error(*reply) ? read_error(text_of(*reply)).text
                        : replicas       ? std::to_string(*replicas) + " of " + least + " replicas answered"
                                         : std::string("WAIT is answered with ") + kind_of(*reply);

@@ -54,13 +54,13 @@ void Writer::on_stored(Sent sent, std::string_view id) {
   last_entry_.id = id;
   if (queue_.keeps_acknowledgements())
     queue_.acknowledged(sent.serial, text_if_memory("entry ", id));
-  (config_->wait_replicas > 0 ? stored_ : acknowledged_).push_back(sent.serial);
+  (config_->options.wait_replicas > 0 ? stored_ : acknowledged_).push_back(sent.serial);
   if (streams_.any() && streams_.passed(sent.stream, sent.counted, Clock::now()))
     reporter_->resumed(text_if_memory(any_stream));
 }
 
 void Writer::on_replicas(uint64_t replicas) {
-  if (replicas >= config_->wait_replicas) {
+  if (replicas >= config_->options.wait_replicas) {
     acknowledged_.insert(acknowledged_.end(), stored_.begin(), stored_.end());
     stored_.clear();
     if (!blocked_.empty()) {
@@ -73,9 +73,9 @@ void Writer::on_replicas(uint64_t replicas) {
     ask_replicas(Why::Reply);
   if (!blocked_.empty())
     return;
-  blocked_ = "only " + std::to_string(replicas) + " of " + std::to_string(config_->wait_replicas) +
+  blocked_ = "only " + std::to_string(replicas) + " of " + std::to_string(config_->options.wait_replicas) +
              (replicas == 1 ? " replicas has" : " replicas have") + " the last entries after " +
-             std::to_string(config_->wait_timeout.count()) + " ms: start replicas of " + connection_->peer() +
+             std::to_string(config_->options.wait_timeout.count()) + " ms: start replicas of " + connection_->peer() +
              ", or lower option wait_replicas";
   report_down(blocked_, OB_REASON_BROKER);
   queue_.halt(blocked_);

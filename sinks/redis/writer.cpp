@@ -15,8 +15,8 @@ using std::chrono::milliseconds;
 static constexpr size_t most_unsent = 262'144;
 
 Writer::Writer(std::shared_ptr<const RedisConfig> config, std::shared_ptr<Reporter> reporter)
-    : PeerThread(config->connecting, std::move(reporter)), config_(std::move(config)),
-      queue_(reporter_, config_->max_in_flight) {
+    : PeerThread(config->options, std::move(reporter)), config_(std::move(config)),
+      queue_(reporter_, config_->options.max_in_flight) {
   launch();
 }
 
@@ -49,7 +49,7 @@ void Writer::run_once() {
 // ---- the connection ----
 
 void Writer::connect() {
-  connection_ = open<Connection>(config_->connecting);
+  connection_ = open<Connection>(config_->options);
   if (!was_idle_)
     reporter_->log(OB_LOG_INFO, "connected to " + connection_->peer() + ", " + connection_->product());
   report_up();
@@ -114,7 +114,7 @@ void Writer::pump() {
       break;
     queue_.send_or_return(serial, [&] { any |= send(serial, *message); });
   }
-  if (any && config_->wait_replicas > 0)
+  if (any && config_->options.wait_replicas > 0)
     ask_replicas(Why::Entries);
 }
 
@@ -149,11 +149,11 @@ void Writer::look_at_streams() {
 
 /* Replicas have what was sent before. */
 void Writer::ask_replicas(Why why) {
-  send_command(
-      {},
-      Command({"WAIT", std::to_string(config_->wait_replicas), std::to_string(config_->wait_timeout.count())})
-          .bytes(),
-      why);
+  send_command({},
+               Command({"WAIT", std::to_string(config_->options.wait_replicas),
+                        std::to_string(config_->options.wait_timeout.count())})
+                   .bytes(),
+               why);
   waits_in_flight_++;
 }
 

@@ -59,7 +59,7 @@ static std::vector<OptionSpec> make_options() {
                     "Instead of the format's body: JSON with variables, '{\"id\": ${id}, \"payload\": ${payload}}'. "
                     "Empty: no body."),
       server_option(
-          SOURCE, CloudEvents::check_source,
+          SOURCE, check<CloudEvents::parse_source>,
           "Of CloudEvents: a URI reference, with variables. Default '/outbox/${database}/${aggregate_type}'."),
       server_option(HEADER_PREFIX, nullptr,
                     "First part of the names of the headers for id, timestamp and signature: 'webhook' (the default) "

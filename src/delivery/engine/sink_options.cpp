@@ -43,18 +43,20 @@ void throw_superuser_only(const std::string &name, const std::string &detail) {
   throw BadInput(OB_FORBIDDEN, name, "only a superuser may set option \"" + name + "\"", detail);
 }
 
-static const OptionSpec *find_spec(const std::vector<OptionSpec> &specs, const std::string &name) {
+/* A name may have a row for each place. */
+static const OptionSpec *find_spec(const std::vector<OptionSpec> &specs, const std::string &name, ob_scope scope) {
+  const OptionSpec *found = nullptr;
   for (const OptionSpec &spec : specs)
-    if (name == spec.name.text)
-      return &spec;
-  return nullptr;
+    if (name == spec.name.text && (!found || (scope == OB_SERVER ? spec.in_server : spec.in_mapping)))
+      found = &spec;
+  return found;
 }
 
 void check_options(const SinkKind &kind, ob_scope scope, const Options &options, bool superuser) {
   for (const auto &[name, value] : options) {
-    const OptionSpec *spec = find_spec(common_options(), name);
+    const OptionSpec *spec = find_spec(common_options(), name, scope);
     if (!spec)
-      spec = find_spec(kind.options(), name);
+      spec = find_spec(kind.options(), name, scope);
     if (!spec) {
       if (!kind.check_other(scope, name, value, superuser))
         throw BadInput(OB_UNKNOWN_OPTION, name, "invalid option \"" + name + "\"");

@@ -147,14 +147,16 @@ Template CloudEvents::source(const std::string *value) {
   return Template::parse(SOURCE, value ? *value : "/outbox/${database}/${aggregate_type}");
 }
 
-void CloudEvents::check_source(const std::string &name, const std::string &value) {
+Template CloudEvents::parse_source(const std::string &name, const std::string &value) {
   constexpr std::string_view marks = "-._~:/?#[]@!$&'()*+,;=%";
   auto legal = [&](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || marks.find(c) != marks.npos;
   };
-  std::string literals = Template::parse(name, value).literals();
+  Template parsed = Template::parse(name, value);
+  std::string literals = parsed.literals();
   if (value.empty() || !percent_encoding_ends(literals) || !std::all_of(literals.begin(), literals.end(), legal))
     throw_bad_value(name, value, "Expected a URI reference, such as /outbox/${database}/${aggregate_type}.");
+  return parsed;
 }
 
 /* HTTP header names are case-insensitive. */

@@ -19,7 +19,7 @@ public:
 
   /* Parses option `source`; null means its default. Throws BadInput. */
   static Template source(const std::string *value);
-  static void check_source(const std::string &name, const std::string &value);
+  static Template parse_source(const std::string &name, const std::string &value);
 
   void check(const ob_event &event) const override;
   bool reads_payload(const ob_event &event) const override;

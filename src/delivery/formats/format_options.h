@@ -5,11 +5,12 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
-#include "delivery/formats/placement.h"
-#include "delivery/formats/record_format.h"
-#include "delivery/options/options.h"
+#include "delivery/formats/cloudevents.h"
+#include "delivery/formats/debezium.h"
+#include "delivery/options/option_table.h"
 
 namespace outbox {
 
@@ -20,13 +21,23 @@ enum class Format { Debezium, CloudEvents, Structured, Raw };
 
 struct FormatOptions {
   Format format = Format::Debezium;
+  ValueFormat value_format = ValueFormat::Raw;
+  NullBehavior null_behavior = NullBehavior::Keep;
   std::vector<Placement> placements; /* of option `headers` */
+  std::optional<bool> tombstone_on_empty_payload;
+  Template source = CloudEvents::source(nullptr);
 
   /* `format` first. */
+  static std::vector<Row<FormatOptions>> rows();
+  /* Throws BadInput for options of the server that have no effect together. */
+  void check_format(const Options &server) const;
+  std::unique_ptr<const RecordFormat> make() const;
+  /* Whether an event without a payload is sent as a record, which may have no value. */
+  bool sends_empty_payload() const;
+
+  /* For kinds without a table: the rows with a check of their values, and both steps of parsing. */
   static const std::vector<OptionSpec> &specs();
-  /* Throws BadInput for values that are invalid, or have no effect together. */
   static FormatOptions parse(const Options &server);
-  std::unique_ptr<const RecordFormat> make(const Options &server) const;
 };
 
 }  // namespace outbox

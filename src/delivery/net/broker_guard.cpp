@@ -4,25 +4,12 @@
 
 namespace outbox {
 
-static constexpr OptionName ALLOW_NETWORKS{"allow_networks"};
-
-OptionSpec BrokerGuard::option() {
-  return superuser_option(
-      ALLOW_NETWORKS, outbox::check<parse_networks>,
-      "Networks that are refused to a sink whose owner is no superuser (the database server itself, link-local "
-      "addresses, a cloud's metadata) and yet may be connected to, in CIDR notation: '127.0.0.0/8, ::1'. Superuser "
-      "only.");
-}
-
-std::optional<BrokerGuard> BrokerGuard::of(const Options &server, Owner owner) {
+std::optional<BrokerGuard> BrokerGuard::of(const std::vector<Network> &networks, Owner owner) {
   if (owner == Owner::Superuser)
     return std::nullopt;
-  std::vector<Network> networks = networks_for_all();
-  if (const std::string *given = find_option(server, ALLOW_NETWORKS)) {
-    const std::vector<Network> own = parse_networks(ALLOW_NETWORKS, *given);
-    networks.insert(networks.end(), own.begin(), own.end());
-  }
-  return BrokerGuard(std::move(networks));
+  std::vector<Network> allowed = networks_for_all();
+  allowed.insert(allowed.end(), networks.begin(), networks.end());
+  return BrokerGuard(std::move(allowed));
 }
 
 std::string BrokerGuard::fact(const std::string &host, const Refusal &refusal) {

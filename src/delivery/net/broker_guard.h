@@ -10,17 +10,25 @@
 #include <vector>
 
 #include "delivery/http/network_guard.h"
-#include "delivery/options/options.h"
+#include "delivery/options/option_table.h"
 
 namespace outbox {
 
 class BrokerGuard {
 public:
   explicit BrokerGuard(std::vector<Network> allowed) : guard_(std::move(allowed)) {}
-  /* The option that allows further networks. */
-  static OptionSpec option();
-  /* Nothing, if the sink's owner is a superuser: every address may be connected to. */
-  static std::optional<BrokerGuard> of(const Options &server, Owner owner);
+  /* The option that allows further networks: a row of the member that has them. */
+  template <class Config> static Row<Config> allow_networks(std::vector<Network> Config::*member) {
+    return row("allow_networks", member, parse_networks,
+               "Networks that [are refused](docs/security.md#an-owner-of-sinks) to a sink whose owner is no superuser "
+               "(the database server itself, link-local addresses, a cloud's metadata) and yet may be connected to.")
+        .by_superuser()
+        .taking("CIDR: `127.0.0.0/8, ::1`")
+        .otherwise("none");
+  }
+  /* With `networks` allowed in addition to those of all sinks. Nothing, if the sink's owner is a superuser: every
+   * address may be connected to. */
+  static std::optional<BrokerGuard> of(const std::vector<Network> &networks, Owner owner);
 
   /* As NetworkGuard::check(). */
   template <class Address> std::optional<Refusal> check(const Address &address) const {

@@ -35,23 +35,24 @@ struct ConnectOptions {
   PeerWords words{"peer", "", ""};
   std::vector<Host> hosts;
   bool tls = false, verify = true;
-  std::string ca_pem, certificate_pem, key_pem; /* the key is not encrypted */
+  std::string ca_pem, certificate_pem, key_pem; /* the key is not encrypted, once the mapping is complete */
+  std::vector<Network> networks;                /* that a superuser allows */
   std::chrono::milliseconds connect_timeout{10'000};
   std::optional<BrokerGuard> guard = {}; /* nothing: every address may be connected to */
 
-  /* All but `hosts`. */
-  static const std::vector<OptionSpec> &specs();
-  /* `mapping` may be null. Throws BadInput; hosts must be given. */
-  static ConnectOptions parse(const PeerWords &words, const Options &server, const Options *mapping, Owner owner);
-  /* The combinations of certificate, key and password. Throws BadInput. */
-  static void check_mapping(const Options &mapping);
+  /* All but `hosts`, of which a kind says more: row(HOSTS, &Config::hosts, parse_hosts, "..."). */
+  static std::vector<Row<ConnectOptions>> rows();
+  /* After the rows of the server were read: checks them together, and completes hosts and guard. */
+  void complete_connection(const PeerWords &of, const Options &server, Owner owner);
+  /* After those of the user mapping: checks them together, and opens the key. Both throw BadInput. */
+  void complete_certificate(const Options &mapping);
+  void check_certificate_is_used() const; /* needs both */
+
   bool leaves_this_machine() const;
   std::vector<Advice> advise(const Options &server) const;
 };
 
-/* host, host:port, or [v6 address]:port, separated by commas. Throws BadInput. */
-std::vector<Host> parse_hosts(const std::string &name, const std::string &value, const char *default_port);
-/* For an OptionSpec. */
-void check_hosts(const std::string &name, const std::string &value);
+/* host, host:port, or [v6 address]:port, separated by commas; without a port it is empty. Throws BadInput. */
+std::vector<Host> parse_hosts(const std::string &name, const std::string &value);
 
 }  // namespace outbox

@@ -65,7 +65,7 @@ struct Unit {
 static constexpr Unit units[] = {{"ms", 1},     {"s", 1000},      {"min", 60'000},
                                  {"m", 60'000}, {"h", 3'600'000}, {"d", 86'400'000}};
 
-static std::string duration_text(milliseconds duration) {
+std::string duration_text(milliseconds duration) {
   if (duration.count() == 0)
     return "0";
   for (Unit unit : {units[5], units[4], units[2], units[1]})
@@ -93,7 +93,7 @@ milliseconds parse_duration(const std::string &name, const std::string &value, m
 
 static constexpr std::pair<std::string_view, size_t> sizes[] = {{"MB", 1024 * 1024}, {"kB", 1024}, {"B", 1}, {"", 1}};
 
-static std::string size_text(size_t size) {
+std::string size_text(size_t size) {
   for (const auto &[unit, bytes] : sizes)
     if (size % bytes == 0)
       return std::to_string(size / bytes) + std::string(unit);

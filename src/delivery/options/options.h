@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <map>
 #include <stdexcept>
@@ -34,7 +35,7 @@ using Options = std::map<std::string, std::string>;
 enum class Owner { User, Superuser };
 
 /* A function that throws BadInput for an invalid value; null: any text is valid. */
-using OptionCheck = void (*)(const std::string &name, const std::string &value);
+using OptionCheck = std::function<void(const std::string &name, const std::string &value)>;
 
 /* The name of an option. Each name is one constant, which the table of options and all that reads the option use, so
  * a misspelt name does not compile. It becomes a text by itself; a text never becomes a name. */
@@ -60,7 +61,9 @@ struct OptionSpec {
   bool secret = false; /* never allowed in a server, never shown in a message */
   bool superuser = false;
   OptionCheck check = nullptr;
-  const char *description = ""; /* with unit, default and range */
+  const char *description = ""; /* in Markdown */
+  std::string fallback = {};    /* what holds without it, in Markdown */
+  std::string takes = {};       /* which values, in Markdown */
 };
 
 /* An OptionCheck: whether `parse` takes the value. */
@@ -111,9 +114,11 @@ int64_t parse_int(const std::string &name, const std::string &value, int64_t min
 /* '500ms', '15s', '5min' or '5m', '2h', '1d'; a number without unit is refused, except 0. */
 std::chrono::milliseconds parse_duration(const std::string &name, const std::string &value,
                                          std::chrono::milliseconds min, std::chrono::milliseconds max);
+std::string duration_text(std::chrono::milliseconds duration); /* as parse_duration() reads it */
 
 /* In bytes: '1048576', '1024kB', '1MB'. */
 size_t parse_size(const std::string &name, const std::string &value, size_t min, size_t max);
+std::string size_text(size_t size);
 size_t parse_max_payload(const std::string &name, const std::string &value);
 
 /* An option with a fixed set of values; the first one is the default. */

@@ -132,6 +132,13 @@ bool Template::has_variables() const {
   return std::any_of(parts_.begin(), parts_.end(), [](const Part &part) { return part.variable; });
 }
 
+std::string Template::text() const {
+  std::string all;
+  for (const Part &part : parts_)
+    all += part.text;
+  return all;
+}
+
 std::string Template::glob() const {
   std::string all;
   for (const Part &part : parts_)

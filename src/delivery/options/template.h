@@ -41,6 +41,9 @@ public:
   /* The names of the variables: "aggregate_type, header.tenant". */
   std::string variables() const;
 
+  /* As it was parsed. */
+  std::string text() const;
+
   /* The template with "*" in place of each variable. */
   std::string glob() const;
 

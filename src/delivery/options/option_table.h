@@ -1,0 +1,160 @@
+/*
+ * option_table.h: an option is one row: its name, the member of a configuration that it sets, the values that it
+ * takes (option_values.h, or any parser), and a text. What DDL checks, what a sink gets, the names in hints and the
+ * tables of the documentation come from this row, and the default is the member's initial value:
+ *
+ *   row("wait_timeout", &RedisOptions::wait_timeout, Duration{100ms, 10s}, "With `wait_replicas`: how long ..."),
+ *
+ * The text is Markdown, with links from the top of the source tree.
+ */
+#pragma once
+
+#include <algorithm>
+#include <concepts>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "delivery/options/options.h"
+
+namespace outbox {
+
+template <class Config> struct Row : OptionSpec {
+  /* Sets the member. Throws BadInput. */
+  std::function<void(Config &, const std::string &name, const std::string &value)> read;
+
+  Row(OptionSpec spec, decltype(read) how) : OptionSpec(std::move(spec)), read(std::move(how)) {}
+  /* A row of a base is one of what derives from it. */
+  template <class Base>
+  requires(std::derived_from<Config, Base> && !std::same_as<Config, Base>) Row(Row<Base> base)
+      : OptionSpec(static_cast<const OptionSpec &>(base)), read(std::move(base.read)) {}
+
+  /* Where the option may be set, if not in the server, and by whom. */
+  Row in_user_mapping() && {
+    in_server = false;
+    in_mapping = true;
+    return std::move(*this);
+  }
+  Row in_both() && {
+    in_mapping = true;
+    return std::move(*this);
+  }
+  /* In the user mapping, and never shown. */
+  Row as_secret() && {
+    secret = true;
+    return std::move(*this).in_user_mapping();
+  }
+  Row by_superuser() && {
+    superuser = true;
+    return std::move(*this);
+  }
+  /* For the documentation: what happens without the option, where the member does not say it, and the values of a
+   * parser that does not say them. */
+  Row otherwise(std::string words) && {
+    fallback = std::move(words);
+    return std::move(*this);
+  }
+  Row taking(std::string words) && {
+    takes = std::move(words);
+    return std::move(*this);
+  }
+};
+
+/* A name, which is a constant where other code uses it, too. */
+struct RowName : OptionName {
+  constexpr RowName(const char *name) : OptionName(name) {}
+  constexpr RowName(OptionName name) : OptionName(name) {}
+};
+
+template <class Value> struct NotOptional { using Type = Value; };
+template <class Value> struct NotOptional<std::optional<Value>> { using Type = Value; };
+
+/* A default as the documentation shows it: empty for what has no short text. */
+template <class Values, class Value> std::string default_text(const Values &values, const Value &value) {
+  if constexpr (requires { values.text(value); })
+    return values.text(value);
+  else if constexpr (std::same_as<Value, std::string>)
+    return value.empty() ? std::string() : "`" + value + "`";
+  else if constexpr (requires { value.text(); })
+    return "`" + value.text() + "`";
+  else
+    return {};
+}
+template <class Values, class Value>
+std::string default_text(const Values &values, const std::optional<Value> &value) {
+  return value ? default_text(values, *value) : std::string();
+}
+
+/* An option of the server. */
+template <class Config, class Member, class Values>
+Row<Config> row(RowName name, Member Config::*member, Values values, const char *text) {
+  OptionSpec spec{.name = name, .in_server = true, .description = text};
+  spec.fallback = default_text(values, Config().*member);
+  if constexpr (requires { values.takes(); })
+    spec.takes = values.takes();
+  return {std::move(spec), [member, values](Config &config, const std::string &option, const std::string &value) {
+            config.*member = static_cast<typename NotOptional<Member>::Type>(values(option, value));
+          }};
+}
+
+/* For kinds without a table: the rows, with a check of their values. */
+template <class Config> std::vector<OptionSpec> checked(const std::vector<Row<Config>> &rows) {
+  std::vector<OptionSpec> specs;
+  for (const Row<Config> &row : rows) {
+    specs.push_back(row);
+    specs.back().check = [read = row.read](const std::string &name, const std::string &value) {
+      Config config;
+      read(config, name, value);
+    };
+  }
+  return specs;
+}
+
+/* The options of a kind. A table lives for ever: make it with new. */
+template <class Config> class OptionTable {
+public:
+  /* Of rows, and lists of rows, of `Config` and its bases. A row takes the place of an earlier one of its name. */
+  template <class... Parts> explicit OptionTable(Parts... parts) { (add(std::move(parts)), ...); }
+
+  const std::vector<OptionSpec> &specs() const { return specs_; }
+
+  /* Parses the options of a server or user mapping into `config`. Throws BadInput. */
+  void read(const Options &given, ob_scope scope, Config &config) const {
+    for (const Row<Config> &row : rows_)
+      if (scope == OB_SERVER ? row.in_server : row.in_mapping)
+        read_row(given, row, config);
+  }
+  /* One of them. */
+  void read_one(const Options &given, OptionName name, Config &config) const {
+    for (const Row<Config> &row : rows_)
+      if (std::string_view(row.name.text) == name.text)
+        read_row(given, row, config);
+  }
+
+private:
+  void add(Row<Config> row) {
+    auto same = [&row](const OptionSpec &each) {
+      return std::string_view(each.name.text) == row.name.text && each.in_server == row.in_server;
+    };
+    std::erase_if(rows_, same);
+    std::erase_if(specs_, same);
+    specs_.push_back(row);
+    rows_.push_back(std::move(row));
+  }
+  template <class Base> void add(std::vector<Row<Base>> rows) {
+    for (Row<Base> &row : rows)
+      add(Row<Config>(std::move(row)));
+  }
+  static void read_row(const Options &given, const Row<Config> &row, Config &config) {
+    if (const std::string *value = find_option(given, row.name))
+      row.read(config, row.name, *value);
+  }
+
+  std::vector<Row<Config>> rows_;
+  std::vector<OptionSpec> specs_;
+};
+
+}  // namespace outbox
