@@ -11,10 +11,12 @@ class AwsKind final : public SinkKind {
 public:
   AwsKind() : SinkKind("aws") {}
 
-  const std::vector<OptionSpec> &options() const override { return aws_options(); }
+  const std::vector<OptionSpec> &options() const override { return AwsOptions::table().specs(); }
   std::vector<OptionName> target_options() const override { return {QUEUE_URL, TOPIC_ARN, EVENT_BUS}; }
-  void check_mapping(const Options &mapping) const override { check_user_mapping(mapping); }
-  SecretMask secrets(const Options &mapping) const override { return secrets_of(mapping); }
+  void check_mapping(const Options &mapping) const override { AwsOptions().read_mapping(mapping); }
+  SecretMask secrets(const SinkConfig &config, const Options & /*mapping*/) const override {
+    return static_cast<const AwsConfig &>(config).secrets;
+  }
   std::shared_ptr<const SinkConfig> parse(const Options &server, const Options *mapping, Owner) const override {
     return std::make_shared<AwsConfig>(server, mapping);
   }
@@ -22,15 +24,16 @@ public:
                              std::shared_ptr<Reporter> reporter) const override {
     auto aws = std::static_pointer_cast<const AwsConfig>(config);
     auto signer = std::make_shared<Signer>(aws, reporter);
-    return std::make_unique<HttpSender>(name, std::shared_ptr<const HttpPeer>(aws, &aws->peer),
-                                        std::make_shared<Protocol>(aws, std::move(signer), reporter), reporter);
+    return std::make_unique<HttpSender>(name, aws, std::make_shared<Protocol>(aws, std::move(signer), reporter),
+                                        reporter);
   }
   std::shared_ptr<void> probe(std::shared_ptr<const SinkConfig> config, Probe &probe) const override {
     probe_aws(std::static_pointer_cast<const AwsConfig>(config), probe);
     return nullptr;
   }
-  std::vector<Advice> advise(const SinkConfig &config, const Options &server, const Options *mapping) const override {
-    return advise_aws(static_cast<const AwsConfig &>(config), server, mapping);
+  std::vector<Advice> advise(const SinkConfig &config, const Options &server,
+                             const Options * /*mapping*/) const override {
+    return advise_aws(static_cast<const AwsConfig &>(config), server);
   }
   void client_library(ob_client_library &out) const override { describe_libcurl(out); }
   KindDefaults defaults(const Options &server) const override {

@@ -19,7 +19,7 @@ namespace {
 class AwsProbe {
 public:
   AwsProbe(const std::shared_ptr<const AwsConfig> &config, Probe &probe)
-      : config_(*config), peer_(config, &config->peer), probe_(probe) {}
+      : config_(*config), peer_(config), probe_(probe) {}
 
   void run() {
     if (HttpProbe(peer_, config_.target.url, probe_).connects() && has_credentials() && asks())

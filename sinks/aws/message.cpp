@@ -10,7 +10,6 @@
 #include <algorithm>
 
 #include "attributes.h"
-#include "message_format.h"
 #include "delivery/base/base64.h"
 #include "delivery/base/clean_text.h"
 #include "delivery/base/text_view.h"
@@ -26,7 +25,7 @@ namespace {
 
 constexpr size_t longest_group = 128, longest_detail_type = 128, longest_source = 256, longest_subject = 99;
 constexpr size_t bytes_of_time = 14; /* as EventBridge counts it */
-constexpr const char *default_detail_type = "${event_type}", *default_source = "outbox.${aggregate_type}";
+constexpr const char *default_source = "outbox.${aggregate_type}";
 
 [[noreturn]] void too_long(OptionName option, const std::string &value, size_t most) {
   throw BadInput(OB_BAD_VALUE, option,
@@ -45,9 +44,11 @@ std::string rendered(const Template &from, OptionName option, const ob_event &ev
   return text;
 }
 
-void check_template(const std::string &name, const std::string &value, size_t most) {
-  if (value.empty() || Template::parse(name, value).literals().size() > most)
+Template parse_template(const std::string &name, const std::string &value, size_t most) {
+  Template made = Template::parse(name, value);
+  if (value.empty() || made.literals().size() > most)
     throw_bad_value(name, value, "Expected 1 to " + std::to_string(most) + " characters.");
+  return made;
 }
 
 /* SNS sends it as the subject of e-mails. */
@@ -72,27 +73,24 @@ void check_detail(std::string_view detail) {
                    "Give the event a payload that is an object, or use format 'cloudevents-structured'.");
 }
 
-void refuse_unless(Service wanted, Service service, const Options &server, OptionName name, const char *only) {
-  if (service != wanted)
-    refuse_without_meaning(server, name, only);
-}
-
 }  // namespace
 
-void check_detail_type(const std::string &name, const std::string &value) {
-  check_template(name, value, longest_detail_type);
+Template parse_detail_type(const std::string &name, const std::string &value) {
+  return parse_template(name, value, longest_detail_type);
 }
 
-void check_source(const std::string &name, const std::string &value) {
-  check_template(name, value, longest_source);
+Template parse_source(const std::string &name, const std::string &value) {
+  Template made = parse_template(name, value, longest_source);
   if (value.starts_with("aws."))
     throw_bad_value(name, value, "Sources that begin with aws. are those of AWS itself.");
+  return made;
 }
 
-void check_subject(const std::string &name, const std::string &value) {
-  check_template(name, value, longest_subject);
-  if (!is_subject("x" + Template::parse(name, value).literals()))
+Template parse_subject(const std::string &name, const std::string &value) {
+  Template made = parse_template(name, value, longest_subject);
+  if (!is_subject("x" + made.literals()))
     throw_bad_value(name, value, "Expected ASCII without control characters.");
+  return made;
 }
 
 std::string group_of(std::string_view key) {
@@ -108,20 +106,11 @@ std::string group_of(std::string_view key) {
   return group;
 }
 
-MessageMaker::MessageMaker(const Options &server, const Target &target)
-    : service_(target.service), fifo_(target.fifo), bus_(target.id) {
-  refuse_unless(Service::EventBridge, service_, server, DETAIL_TYPE, "Only events of EventBridge have one.");
-  refuse_unless(Service::Sns, service_, server, SUBJECT, "Only messages of SNS have one.");
-  const FormatOptions format = parse_format(server, service_);
-  structured_ = format.format == Format::Structured;
-  format_ = format.make();
-  read_option(server, SUBJECT, Template::parse, subject_);
-  if (service_ != Service::EventBridge)
-    return;
-  const std::string *detail_type = find_option(server, DETAIL_TYPE), *source = find_option(server, SOURCE);
-  detail_type_ = Template::parse(DETAIL_TYPE, detail_type ? *detail_type : default_detail_type);
-  source_ = Template::parse(SOURCE, source ? *source : default_source);
-}
+MessageMaker::MessageMaker(const AwsOptions &options)
+    : service_(options.target.service), fifo_(options.target.fifo), bus_(options.target.id),
+      structured_(options.format == Format::Structured), format_(options.make()), detail_type_(options.detail_type),
+      source_(options.source_given ? *options.source_given : Template::parse(SOURCE, default_source)),
+      subject_(options.subject) {}
 
 void MessageMaker::add(const char *name, std::string_view value, Entry &entry) const {
   std::string &field = entry.fields.emplace_back();

@@ -1,4 +1,4 @@
-/* message.h: the options that define the message of an event, and the code that makes it. */
+/* message.h: the message of an event, and the code that makes it. */
 #pragma once
 
 #include <memory>
@@ -7,17 +7,14 @@
 #include <string_view>
 #include <vector>
 
-#include "delivery/formats/format_options.h"
-#include "delivery/options/template.h"
-#include "target.h"
+#include "aws_options.h"
 
 namespace outbox::aws_sink {
 
-inline constexpr OptionName SUBJECT{"subject"}, DETAIL_TYPE{"detail_type"};
-
-void check_detail_type(const std::string &name, const std::string &value);
-void check_subject(const std::string &name, const std::string &value);
-void check_source(const std::string &name, const std::string &value);
+/* Parsers of options. */
+Template parse_detail_type(const std::string &name, const std::string &value);
+Template parse_subject(const std::string &name, const std::string &value);
+Template parse_source(const std::string &name, const std::string &value);
 
 /* The members of a JSON object ("\"MessageBody\":\"...\""), or the parameters of a form ("Message=..."). */
 using Fields = std::vector<std::string>;
@@ -33,7 +30,7 @@ std::string group_of(std::string_view key);
 
 class MessageMaker {
 public:
-  MessageMaker(const Options &server, const Target &target); /* throws BadInput */
+  explicit MessageMaker(const AwsOptions &options);
 
   /* Throws BadInput if the event cannot be sent with these options. */
   Entry make(const ob_event &event) const;
@@ -57,10 +54,10 @@ private:
   const Service service_;
   const bool fifo_;
   const std::string bus_; /* of EventBridge */
-  bool structured_ = false;
-  std::unique_ptr<const RecordFormat> format_;
-  Template detail_type_, source_;   /* of EventBridge */
-  std::optional<Template> subject_; /* of SNS */
+  const bool structured_;
+  const std::unique_ptr<const RecordFormat> format_;
+  const Template detail_type_, source_;   /* of EventBridge */
+  const std::optional<Template> subject_; /* of SNS */
 };
 
 }  // namespace outbox::aws_sink

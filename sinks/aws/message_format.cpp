@@ -4,32 +4,21 @@
 #include "attributes.h"
 
 namespace outbox::aws_sink {
-namespace {
 
-/* The options without those whose meaning for EventBridge is another than for a format. */
-Options of_format(const Options &server, Service service) {
-  Options left = server;
-  const std::string *format = find_option(server, FORMAT);
-  if (service == Service::EventBridge && !(format && *format == "cloudevents-structured"))
-    left.erase(SOURCE);
-  return left;
-}
-
-void check_format(const FormatOptions &format, const Options &server, Service service) {
-  if (format.format == Format::CloudEvents)
+void check_message_format(const FormatOptions &options, Service service) {
+  if (options.format == Format::CloudEvents)
     throw_bad_value(FORMAT, "cloudevents",
                     "CloudEvents' attributes are more than the ten attributes of a message, and there is no binding "
                     "for them.",
                     "Use 'cloudevents-structured', 'debezium' or 'raw'.");
-  if (const std::string *value = find_option(server, VALUE_FORMAT); value && *value == "bytes")
-    throw_bad_value(VALUE_FORMAT, *value, "A message of AWS is text.",
+  if (options.value_format == ValueFormat::Bytes)
+    throw_bad_value(VALUE_FORMAT, "bytes", "A message of AWS is text.",
                     "Use format 'cloudevents-structured', which writes bytes as base64.");
-  if (const std::string *tombstone = find_option(server, TOMBSTONE_ON_EMPTY_PAYLOAD);
-      tombstone && parse_bool(TOMBSTONE_ON_EMPTY_PAYLOAD, *tombstone))
+  if (options.tombstone_on_empty_payload.value_or(false))
     throw BadInput(OB_BAD_VALUE, TOMBSTONE_ON_EMPTY_PAYLOAD, "AWS takes no empty messages",
                    "Option \"tombstone_on_empty_payload\" asks for one.",
                    "With a JSON value_format, 'false' sends null for a payload that is NULL.");
-  for (const Placement &placement : format.placements) {
+  for (const Placement &placement : options.placements) {
     if (placement.place == Place::Partition)
       throw BadInput(OB_BAD_VALUE, HEADERS, "a message has no partition",
                      "Option \"headers\" names a column that is the partition.", "Place it in a header.");
@@ -40,14 +29,6 @@ void check_format(const FormatOptions &format, const Options &server, Service se
     if (placement.place == Place::Header)
       check_attribute_name(placement.alias);
   }
-}
-
-}  // namespace
-
-FormatOptions parse_format(const Options &server, Service service) {
-  FormatOptions format = FormatOptions::parse(of_format(server, service));
-  check_format(format, server, service);
-  return format;
 }
 
 }  // namespace outbox::aws_sink

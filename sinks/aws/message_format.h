@@ -7,6 +7,6 @@
 namespace outbox::aws_sink {
 
 /* Throws BadInput. */
-FormatOptions parse_format(const Options &server, Service service);
+void check_message_format(const FormatOptions &options, Service service);
 
 }  // namespace outbox::aws_sink

@@ -28,7 +28,7 @@ HttpCall Protocol::call(const HttpContent &carried) const {
   if (config_->target.may_be_void() && now >= ask_at_) {
     content = question(config_->target);
     if (ask_at_ != Clock::time_point()) /* the bus was there: the other requests go on meanwhile */
-      ask_at_ = now + std::min<Clock::duration>(known_for, config_->peer.timeout); /* if no answer comes */
+      ask_at_ = now + std::min<Clock::duration>(known_for, config_->timeout); /* if no answer comes */
   } else {
     std::vector<const Fields *> entries;
     entries.reserve(carried.messages.size());

@@ -34,7 +34,7 @@ std::string clock_text(int64_t ahead) {
 }
 
 std::string masked(const AwsConfig &config, const aws::Credentials &credentials, std::string_view text, bool cut) {
-  SecretMask mask = config.peer.secrets;
+  SecretMask mask = config.secrets;
   mask.add(credentials.secret_access_key);
   if (!credentials.session_token.empty())
     mask.add(credentials.session_token);
@@ -43,7 +43,7 @@ std::string masked(const AwsConfig &config, const aws::Credentials &credentials,
 
 Signer::Signer(std::shared_ptr<const AwsConfig> config, std::shared_ptr<Reporter> reporter)
     : config_(std::move(config)), reporter_(std::move(reporter)) {
-  if (config_->from_chain)
+  if (!config_->credential_options.chain.empty())
     chain_ = std::make_unique<Renewed<aws::Credentials>>([this](const Stop &stop) { return fetch(stop); },
                                                          [this] { fetched(); });
   else

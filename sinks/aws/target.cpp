@@ -8,7 +8,6 @@
 #include <algorithm>
 
 #include "delivery/base/text.h"
-#include "delivery/http/http_peer.h"
 #include "delivery/http/url_parts.h"
 
 namespace outbox::aws_sink {
@@ -117,23 +116,23 @@ std::string quoted(const char *noun, std::string_view name) {
   return std::string(noun) + " \"" + std::string(name) + "\"";
 }
 
-void take_region(const Options &server, std::string_view known, OptionName option, Target &target) {
-  const std::string *given = find_option(server, REGION);
-  if (given && !known.empty() && *given != known)
+void take_region(const std::string &given, std::string_view known, OptionName option, Target &target) {
+  if (!given.empty() && !known.empty() && given != known)
     throw BadInput(OB_BAD_VALUE, REGION, "options \"region\" and \"" + std::string(option) + "\" differ",
                    "Option \"" + std::string(option) + "\" names region " + std::string(known) + ".",
                    "Leave out \"region\", or correct one of them.");
-  if (!given && known.empty())
+  if (given.empty() && known.empty())
     throw BadInput(OB_MISSING_OPTION, REGION, "option \"region\" is required",
                    "Option \"" + std::string(option) + "\" does not name the region.", region_example);
-  target.region = given ? *given : std::string(known);
+  target.region = given.empty() ? std::string(known) : given;
 }
 
-void set_queue(const Options &server, const std::string &value, bool has_endpoint, Target &target) {
+void set_queue(const TargetOptions &options, Target &target) {
+  const std::string &value = options.queue_url;
   QueueUrl url(value);
   bool is_aws = false;
   std::string_view region = region_of_queue(host_of(url.origin), is_aws);
-  if (!has_endpoint && (!is_aws || !value.starts_with("https://")))
+  if (options.endpoint.empty() && (!is_aws || !value.starts_with("https://")))
     throw_bad_value(QUEUE_URL, value, "Its host is none of Amazon SQS, or it is no https URL.",
                     "Give the URL that SQS itself shows. For another host, such as that of a VPC endpoint, a "
                     "superuser sets option \"endpoint\" besides.");
@@ -142,34 +141,29 @@ void set_queue(const Options &server, const std::string &value, bool has_endpoin
   target.name = quoted("queue", url.name);
   target.fifo = url.name.ends_with(fifo_suffix);
   target.url = std::string(url.origin) + "/";
-  take_region(server, region, QUEUE_URL, target);
+  take_region(options.region, region, QUEUE_URL, target);
 }
 
-void set_topic(const Options &server, const std::string &value, Target &target) {
+void set_topic(const TargetOptions &options, Target &target) {
+  const std::string &value = options.topic_arn;
   Arn arn(value, "sns");
   target.service = Service::Sns;
   target.id = value;
   target.name = quoted("topic", arn.resource);
   target.fifo = arn.resource.ends_with(fifo_suffix);
-  take_region(server, arn.region, TOPIC_ARN, target);
+  take_region(options.region, arn.region, TOPIC_ARN, target);
   target.url = "https://" + host_in("sns", target.region) + "/";
 }
 
-void set_bus(const Options &server, const std::string &value, Target &target) {
+void set_bus(const TargetOptions &options, Target &target) {
+  const std::string &value = options.event_bus;
   Arn arn(value, "events");
   target.service = Service::EventBridge;
   target.id = value;
   target.name = quoted("event bus", arn.valid ? arn.resource.substr(arn.resource.find('/') + 1) : value);
-  take_region(server, arn.region, EVENT_BUS, target);
+  take_region(options.region, arn.region, EVENT_BUS, target);
   target.url = "https://" + host_in("events", target.region) + "/";
 }
-
-bool allows_http(const Options &server) {
-  const std::string *allow = find_option(server, ALLOW_HTTP);
-  return allow && parse_bool(ALLOW_HTTP, *allow);
-}
-
-}  // namespace
 
 void check_queue_url(const std::string &name, const std::string &value) {
   QueueUrl url(value);
@@ -209,6 +203,27 @@ void check_endpoint(const std::string &name, const std::string &value) {
     throw_bad_value(name, value, "Expected scheme, host and perhaps a port, without a path.", endpoint_example);
 }
 
+}  // namespace
+
+std::vector<Row<TargetOptions>> TargetOptions::rows() {
+  using Of = TargetOptions;
+  return {
+      row(QUEUE_URL, &Of::queue_url, Text{check_queue_url, "URL"},
+          "The SQS queue that gets the events. Its host is one of Amazon SQS, unless there is an `endpoint`.")
+          .otherwise("one of `queue_url`, `topic_arn` and `event_bus` is required"),
+      row(TOPIC_ARN, &Of::topic_arn, Text{check_topic_arn, "ARN"}, "The SNS topic that gets the events."),
+      row(EVENT_BUS, &Of::event_bus, Text{check_event_bus, "name or ARN, such as `default`"},
+          "The EventBridge bus that gets the events."),
+      row(REGION, &Of::region, Text{check_region, "`eu-central-1`"},
+          "Required for the name of an `event_bus`, and for a `queue_url` without a region.")
+          .otherwise("that of the URL or ARN"),
+      row(ENDPOINT, &Of::endpoint, Text{check_endpoint, "URL without a path"},
+          "Where requests go instead: a VPC endpoint, moto, LocalStack.")
+          .by_superuser()
+          .otherwise("AWS's host for the region"),
+  };
+}
+
 bool Target::may_be_void() const {
   return service == Service::EventBridge && id != "default" && !id.ends_with(":event-bus/default");
 }
@@ -221,12 +236,11 @@ OptionName Target::option() const {
   return service == Service::Sqs ? QUEUE_URL : service == Service::Sns ? TOPIC_ARN : EVENT_BUS;
 }
 
-Target Target::parse(const Options &server) {
+Target Target::of(const TargetOptions &options, bool allow_http) {
   constexpr const char *which = "Give one of queue_url (Amazon SQS), topic_arn (Amazon SNS) and event_bus (Amazon "
                                 "EventBridge).";
-  const std::string *queue = find_option(server, QUEUE_URL), *topic = find_option(server, TOPIC_ARN),
-                    *bus = find_option(server, EVENT_BUS), *endpoint = find_option(server, ENDPOINT);
-  int given = (queue != nullptr) + (topic != nullptr) + (bus != nullptr);
+  const bool queue = !options.queue_url.empty(), topic = !options.topic_arn.empty(), bus = !options.event_bus.empty();
+  const int given = queue + topic + bus;
   if (given == 0)
     throw BadInput(OB_MISSING_OPTION, QUEUE_URL, "the sink has no target", "No option says where events go.", which);
   if (given > 1)
@@ -235,15 +249,15 @@ Target Target::parse(const Options &server) {
                    "Give one of them, and make a sink for each other one: each sink gets all events that it takes.");
   Target target;
   if (queue)
-    set_queue(server, *queue, endpoint != nullptr, target);
+    set_queue(options, target);
   else if (topic)
-    set_topic(server, *topic, target);
+    set_topic(options, target);
   else
-    set_bus(server, *bus, target);
-  if (endpoint)
-    target.url = std::string(origin_of(*endpoint)) + "/";
-  if (target.url.starts_with("http://") && !allows_http(server))
-    throw_bad_value(ENDPOINT, *endpoint, "An http URL sends events unencrypted.",
+    set_bus(options, target);
+  if (!options.endpoint.empty())
+    target.url = std::string(origin_of(options.endpoint)) + "/";
+  if (target.url.starts_with("http://") && !allow_http)
+    throw_bad_value(ENDPOINT, options.endpoint, "An http URL sends events unencrypted.",
                     "Use https, or let a superuser set the option allow_http to 'true'.");
   UrlParts parts(target.url);
   const std::string port = parts.unusual_port();

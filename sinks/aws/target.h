@@ -5,8 +5,9 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
-#include "delivery/options/options.h"
+#include "delivery/options/option_table.h"
 
 namespace outbox::aws_sink {
 
@@ -15,7 +16,14 @@ inline constexpr OptionName QUEUE_URL{"queue_url"}, TOPIC_ARN{"topic_arn"}, EVEN
 
 enum class Service { Sqs, Sns, EventBridge };
 
-/* Immutable once it is parsed. */
+/* An empty text: not given. */
+struct TargetOptions {
+  std::string queue_url, topic_arn, event_bus, region, endpoint;
+
+  static std::vector<Row<TargetOptions>> rows();
+};
+
+/* Immutable once it is made. */
 struct Target {
   Service service = Service::Sqs;
   std::string id;     /* as AWS wants it in a request: the queue's URL, the topic's ARN, the bus's name or ARN */
@@ -33,14 +41,7 @@ struct Target {
   OptionName option() const;
 
   /* Throws BadInput. */
-  static Target parse(const Options &server);
+  static Target of(const TargetOptions &options, bool allow_http);
 };
-
-/* For an OptionSpec; all throw BadInput. */
-void check_queue_url(const std::string &name, const std::string &value);
-void check_topic_arn(const std::string &name, const std::string &value);
-void check_event_bus(const std::string &name, const std::string &value);
-void check_region(const std::string &name, const std::string &value);
-void check_endpoint(const std::string &name, const std::string &value);
 
 }  // namespace outbox::aws_sink

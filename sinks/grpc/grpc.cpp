@@ -3,7 +3,6 @@
 #include "delivery/engine/kind_library.h"
 
 #include "grpc_config.h"
-#include "grpc_options.h"
 #include "grpc_probe.h"
 
 namespace outbox::grpc {
@@ -13,10 +12,12 @@ class GrpcKind final : public SinkKind {
 public:
   GrpcKind() : SinkKind("grpc") {}
 
-  const std::vector<OptionSpec> &options() const override { return grpc_options(); }
+  const std::vector<OptionSpec> &options() const override { return GrpcOptions::table().specs(); }
   std::vector<OptionName> target_options() const override { return {URL}; }
-  void check_mapping(const Options &mapping) const override { check_user_mapping(mapping); }
-  SecretMask secrets(const Options &mapping) const override { return secrets_of(mapping); }
+  void check_mapping(const Options &mapping) const override { GrpcOptions().read_mapping(mapping); }
+  SecretMask secrets(const SinkConfig &config, const Options & /*mapping*/) const override {
+    return static_cast<const GrpcConfig &>(config).secrets;
+  }
   std::shared_ptr<const SinkConfig> parse(const Options &server, const Options *mapping, Owner) const override {
     return std::make_shared<GrpcConfig>(server, mapping);
   }
@@ -44,10 +45,12 @@ public:
   }
   void client_library(ob_client_library &out) const override { describe_libcurl(out); }
   KindDefaults defaults(const Options &server) const override {
-    KindDefaults defaults{10, "exponential 100ms..5min"};
-    read_option(server, MAX_MESSAGE_BYTES, parse_max_message_bytes, defaults.largest_message);
-    defaults.longest_answer = HttpPeer::longest_answer(server);
-    return defaults;
+    GrpcOptions options;
+    GrpcOptions::table().read_one(server, MAX_MESSAGE_BYTES, options);
+    return {.max_attempts = 10,
+            .retry = "exponential 100ms..5min",
+            .largest_message = options.max_message_bytes,
+            .longest_answer = HttpPeer::longest_answer(server)};
   }
 };
 

@@ -4,8 +4,6 @@
 #include <algorithm>
 
 #include "delivery/base/text_view.h"
-#include "delivery/http/url_parts.h"
-#include "grpc_options.h"
 #include "grpc_status.h"
 
 namespace outbox::grpc {
@@ -33,22 +31,9 @@ GrpcConfig::GrpcConfig(const Options &server, const Options *mapping) : knows_ma
     throw BadInput(OB_INTERNAL, {}, "libcurl of this server cannot speak HTTP/2",
                    "gRPC needs it, and libcurl was built without nghttp2.",
                    "Install the libcurl of the distribution.");
-  const std::string *url = find_option(server, URL);
-  if (!url)
-    throw BadInput(OB_MISSING_OPTION, URL, "option \"url\" is required", "The sink needs a server to call.",
-                   "Example: OPTIONS (url 'https://events.example.com:443').");
-  origin_ = origin_of(*url);
-  http2 = true;
-  parse(server, mapping, origin_);
-  if (const std::string *method = find_option(server, METHOD))
-    method_ = *method;
-  url_ = origin_ + method_;
-  form_ = parse_choice<MessageForm>(server, MESSAGE,
-                                    {{"event", MessageForm::Event}, {"payload_bytes", MessageForm::PayloadBytes}});
-  read_option(server, MAX_MESSAGE_BYTES, parse_max_message_bytes, max_message_bytes_);
-  const std::string *headers = find_option(server, HEADERS);
-  const HttpHeaders given = headers ? parse_metadata(HEADERS, *headers) : HttpHeaders();
-  for (auto &[name, value] : given) {
+  read_server(server);
+  url_ = origin + call_method;
+  for (auto &[name, value] : server_headers) {
     refuse_credential(HEADERS, "Metadata", name, value);
     if (value.find("${") == value.npos)
       headers_.emplace_back(name, value);
@@ -58,21 +43,22 @@ GrpcConfig::GrpcConfig(const Options &server, const Options *mapping) : knows_ma
   if (!mapping)
     return;
 
-  read_option(*mapping, HEADERS, parse_metadata, secret_headers_);
-  if (const std::string *token = find_option(*mapping, BEARER_TOKEN))
-    secret_headers_.emplace_back("authorization", "Bearer " + *token);
+  read_mapping(*mapping);
+  check_certificate_is_used(origin);
+  secret_headers_ = mapping_headers;
+  if (!bearer_token.empty())
+    secret_headers_.emplace_back("authorization", "Bearer " + bearer_token);
   for (auto &[name, value] : secret_headers_)
-    if (find_header(given, name))
+    if (find_header(server_headers, name))
       throw BadInput(OB_BAD_VALUE, HEADERS, "metadata \"" + name + "\" is given twice",
                      "Option \"headers\" of the server and the user mapping both make it.", "Leave one of them out.");
-  secrets = secrets_of(*mapping);
 }
 
 void GrpcConfig::check_event(const ob_event &event) const {
-  if (size_t size = message_size(form_, event); size > max_message_bytes_)
+  if (size_t size = message_size(form, event); size > max_message_bytes)
     throw BadInput(OB_TOO_LARGE, MAX_MESSAGE_BYTES, "event is too large for a gRPC message",
                    "Its message has " + std::to_string(size) + " bytes, and at most " +
-                       std::to_string(max_message_bytes_) + " are allowed.",
+                       std::to_string(max_message_bytes) + " are allowed.",
                    "Raise option \"max_message_bytes\" of the sink and what the server receives, or send a reference "
                    "to the data.");
   (void)event_metadata(event);
@@ -106,7 +92,7 @@ HttpHeaders GrpcConfig::event_metadata(const ob_event &event) const {
 }
 
 HttpMessage GrpcConfig::render(const ob_event &event) const {
-  return {.headers = event_metadata(event), .body = framed(message_of(form_, event))};
+  return {.headers = event_metadata(event), .body = framed(message_of(form, event))};
 }
 
 HttpCall GrpcConfig::call(const HttpContent & /*content*/) const {
@@ -137,8 +123,8 @@ HttpVerdict GrpcConfig::classify_response(const HttpTransfer &answer, CURLcode c
 }
 
 Preview GrpcConfig::preview(const ob_event &event, int64_t) const {
-  Preview parts{bytes_part("url", {}, origin_), bytes_part("method", {}, method_)};
-  const std::string message = message_of(form_, event);
+  Preview parts{bytes_part("url", {}, origin), bytes_part("method", {}, call_method)};
+  const std::string message = message_of(form, event);
   parts.push_back(bytes_part("metadata", "accept", "*/*")); /* libcurl's own, as is the length */
   for (auto &[name, value] : fixed_metadata())
     parts.push_back(bytes_part("metadata", lower(name), value));

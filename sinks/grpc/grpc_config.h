@@ -9,20 +9,17 @@
 #include "delivery/engine/sink.h"
 #include "delivery/http/http_sender.h"
 #include "delivery/options/template.h"
-#include "grpc_message.h"
+#include "grpc_options.h"
 #include "grpc_status.h"
 
 namespace outbox::grpc {
 
-/* The size of the largest message that gRPC's libraries receive by default. */
-constexpr size_t default_max_message_bytes = 4'194'304;
-
-class GrpcConfig final : public SinkConfig, public HttpPeer, public HttpProtocol {
+class GrpcConfig final : public SinkConfig, public GrpcOptions, public HttpProtocol {
 public:
   GrpcConfig(const Options &server, const Options *mapping); /* throws BadInput */
 
   void check_event(const ob_event &event) const override;
-  size_t max_payload() const override { return max_message_bytes_; }
+  size_t max_payload() const override { return max_message_bytes; }
   std::chrono::milliseconds longest_delay() const override { return max_pause; }
   Preview preview(const ob_event &event, int64_t now) const override;
 
@@ -42,13 +39,9 @@ public:
   HttpHeaders fixed_metadata() const;
   /* The metadata that does. Throws BadInput for a value that cannot be sent. */
   HttpHeaders event_metadata(const ob_event &event) const;
-  const std::string &method() const { return method_; }
-  const std::string &origin() const { return origin_; }
 
 private:
-  std::string origin_, method_ = "/outbox.v1.Sink/Publish", url_;
-  MessageForm form_ = MessageForm::Event;
-  size_t max_message_bytes_ = default_max_message_bytes;
+  std::string url_;
   HttpHeaders headers_, secret_headers_;
   std::vector<std::pair<std::string, Template>> event_headers_; /* of option headers, those with variables */
   bool knows_mapping_ = false;

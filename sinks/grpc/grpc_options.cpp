@@ -3,14 +3,12 @@
 
 #include <algorithm>
 
-#include "delivery/http/http_peer.h"
 #include "delivery/http/url_parts.h"
-#include "grpc_message.h"
 
 namespace outbox::grpc {
 namespace {
 
-void check_url(const std::string &name, const std::string &value) {
+std::string parse_url(const std::string &name, const std::string &value) {
   constexpr const char *example = "Write it as https://events.example.com:443.";
   switch (origin_fault(value)) {
   case OriginFault::None:
@@ -28,6 +26,7 @@ void check_url(const std::string &name, const std::string &value) {
   }
   if (std::string_view rest = std::string_view(value).substr(origin_of(value).size()); !rest.empty() && rest != "/")
     refuse_value(name, "It ends after the port.", "The method that is called is option \"method\".");
+  return std::string(origin_of(value));
 }
 
 /* /package.Service/Method */
@@ -41,58 +40,6 @@ void check_method(const std::string &name, const std::string &value) {
   const size_t slash = path.rfind('/');
   if (!path.starts_with('/') || slash == 0 || !is_name(path.substr(1, slash - 1)) || !is_name(path.substr(slash + 1)))
     throw_bad_value(name, value, "Expected /PACKAGE.SERVICE/METHOD.", "Example: '/outbox.v1.Sink/Publish'.");
-}
-
-std::vector<OptionSpec> make_options() {
-  std::vector<OptionSpec> all{
-      server_option(URL, check_url, "Required: the server, https://host:port. https, unless allow_http is true."),
-      server_option(METHOD, check_method,
-                    "The unary method that is called: /PACKAGE.SERVICE/METHOD. Default '/outbox.v1.Sink/Publish'."),
-      server_option(MESSAGE, nullptr,
-                    "What is sent: 'event' (the default), the message outbox.v1.Event of sink.proto; or "
-                    "'payload_bytes', those of the event as they are."),
-      server_option(
-          MAX_MESSAGE_BYTES, check<parse_max_message_bytes>,
-          "Largest message in bytes, at most what the server receives: 1024 to 2147483647. Default 4194304."),
-      server_or_mapping_option(HEADERS, check<parse_metadata>,
-                               "Metadata of each call, a flat JSON object: '{\"x-tenant\": \"${header.tenant}\"}'. "
-                               "In the user mapping those that are secrets, without variables."),
-      secret_option(BEARER_TOKEN, check_bearer_token, "Sent as the metadata 'authorization: Bearer ...'."),
-  };
-  for (const auto &specs : {HttpPeer::server_specs(), HttpPeer::mapping_specs()})
-    all.insert(all.end(), specs.begin(), specs.end());
-  return all;
-}
-
-}  // namespace
-
-const std::vector<OptionSpec> &grpc_options() {
-  static const auto &specs = *new std::vector<OptionSpec>(make_options());
-  return specs;
-}
-
-void check_user_mapping(const Options &mapping) {
-  HttpPeer::check_mapping(mapping);
-  auto *headers = find_option(mapping, HEADERS);
-  if (headers && find_option(mapping, BEARER_TOKEN) &&
-      find_header(parse_metadata(HEADERS, *headers), "authorization"))
-    throw BadInput(OB_BAD_VALUE, BEARER_TOKEN, "options \"headers\" and \"bearer_token\" exclude each other",
-                   "Each of them makes the metadata authorization.", "Leave one of them out.");
-}
-
-SecretMask secrets_of(const Options &mapping) {
-  SecretMask secrets;
-  if (auto *token = find_option(mapping, BEARER_TOKEN))
-    secrets.add(*token);
-  if (auto *headers = find_option(mapping, HEADERS))
-    for (auto &[name, value] : parse_metadata(HEADERS, *headers))
-      secrets.add_header(value);
-  HttpPeer::add_secrets(mapping, secrets);
-  return secrets;
-}
-
-size_t parse_max_message_bytes(const std::string &name, const std::string &value) {
-  return static_cast<size_t>(parse_int(name, value, 1024, 2'147'483'647));
 }
 
 HttpHeaders parse_metadata(const std::string &name, const std::string &value) {
@@ -109,6 +56,59 @@ HttpHeaders parse_metadata(const std::string &name, const std::string &value) {
                    "Encode it (percent-encoding, base64).");
   }
   return metadata;
+}
+
+}  // namespace
+
+const OptionTable<GrpcOptions> &GrpcOptions::table() {
+  using Of = GrpcOptions;
+  static const auto &table = *new OptionTable<Of>(
+      row(URL, &Of::origin, As{parse_url, "`https://host:port`"},
+          "The server; `http` (HTTP/2 without TLS, from the first byte on) with `allow_http`.")
+          .otherwise("required"),
+      row(METHOD, &Of::call_method, Text{check_method, "`/PACKAGE.SERVICE/METHOD`"},
+          "The unary method that is called."),
+      row("message", &Of::form,
+          Choice<MessageForm>{{{"event", MessageForm::Event}, {"payload_bytes", MessageForm::PayloadBytes}}},
+          "What is sent: the message `outbox.v1.Event` of [sink.proto](sinks/grpc/sink.proto), or the bytes of the "
+          "event as they are."),
+      row(MAX_MESSAGE_BYTES, &Of::max_message_bytes, Integer{1024, 2'147'483'647, "bytes"},
+          "Largest message; keep it within what the server receives, which by default is this in most languages: "
+          "`outbox.doctor()` names a sink whose limit is above it."),
+      row(HEADERS, &Of::server_headers,
+          As{parse_metadata, "a flat JSON object: `{\"x-tenant\": \"${header.tenant}\"}`"},
+          "Metadata, in printable ASCII, with the variables of "
+          "[a Kafka topic](docs/kafka-reference.md#topic-key-partition-timestamp). Credentials (`authorization`, "
+          "`x-api-key`, `...-token`) are accepted in the user mapping only."),
+      HttpPeer::rows(),
+      row(HEADERS, &Of::mapping_headers, As{parse_metadata, "a flat JSON object"},
+          "Metadata that is secret, without variables.")
+          .in_user_mapping(),
+      row(BEARER_TOKEN, &Of::bearer_token, Text{check_bearer_token},
+          "Sent as the metadata `authorization: Bearer ...`.")
+          .as_secret(),
+      HttpPeer::certificate_rows());
+  return table;
+}
+
+void GrpcOptions::read_server(const Options &server) {
+  table().read(server, OB_SERVER, *this);
+  if (origin.empty())
+    throw BadInput(OB_MISSING_OPTION, URL, "option \"url\" is required", "The sink needs a server to call.",
+                   "Example: OPTIONS (url 'https://events.example.com:443').");
+  http2 = true;
+  complete_peer(origin);
+}
+
+void GrpcOptions::read_mapping(const Options &mapping) {
+  table().read(mapping, OB_USER_MAPPING, *this);
+  complete_peer_mapping();
+  if (!bearer_token.empty() && find_header(mapping_headers, "authorization"))
+    throw BadInput(OB_BAD_VALUE, BEARER_TOKEN, "options \"headers\" and \"bearer_token\" exclude each other",
+                   "Each of them makes the metadata authorization.", "Leave one of them out.");
+  secrets.add(bearer_token);
+  for (auto &[name, value] : mapping_headers)
+    secrets.add_header(value);
 }
 
 }  // namespace outbox::grpc

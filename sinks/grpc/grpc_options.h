@@ -1,27 +1,32 @@
-/* grpc_options.h: the options of servers and user mappings, and the checks of their values. */
+/* grpc_options.h: the options of servers and user mappings. */
 #pragma once
 
 #include <string>
-#include <string_view>
-#include <vector>
 
-#include "delivery/base/secret_mask.h"
 #include "delivery/http/http_headers.h"
-#include "delivery/options/options.h"
+#include "delivery/http/http_peer.h"
+#include "grpc_message.h"
 
 namespace outbox::grpc {
 
-inline constexpr OptionName METHOD{"method"}, MESSAGE{"message"}, MAX_MESSAGE_BYTES{"max_message_bytes"};
+inline constexpr OptionName METHOD{"method"}, MAX_MESSAGE_BYTES{"max_message_bytes"};
 
-const std::vector<OptionSpec> &grpc_options();
-/* Checks combinations of a user mapping's options. Throws BadInput. */
-void check_user_mapping(const Options &mapping);
+/* The size of the largest message that gRPC's libraries receive by default. */
+constexpr size_t default_max_message_bytes = 4'194'304;
 
-/* Everything of a user mapping that no text may show. */
-SecretMask secrets_of(const Options &mapping);
+/* Immutable once it is parsed. */
+struct GrpcOptions : HttpPeer {
+  std::string origin; /* of option `url` */
+  std::string call_method = "/outbox.v1.Sink/Publish";
+  MessageForm form = MessageForm::Event;
+  size_t max_message_bytes = default_max_message_bytes;
+  HttpHeaders server_headers, mapping_headers; /* metadata */
+  std::string bearer_token;
 
-size_t parse_max_message_bytes(const std::string &name, const std::string &value);
-/* Metadata as HTTP headers. Throws BadInput. */
-HttpHeaders parse_metadata(const std::string &name, const std::string &value);
+  static const OptionTable<GrpcOptions> &table();
+  /* Both throw BadInput. */
+  void read_server(const Options &server);
+  void read_mapping(const Options &mapping);
+};
 
 }  // namespace outbox::grpc

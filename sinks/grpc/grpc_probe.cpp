@@ -57,7 +57,7 @@ void name_libcurl_without_te(Probe &probe) {
 
 bool speaks_grpc(const std::shared_ptr<const GrpcConfig> &config, Probe &probe) {
   HttpTransfer transfer(config, probe.sink(), config->url());
-  const HttpContent content{{{.url = config->origin() + health_method, .body = framed({})}}};
+  const HttpContent content{{{.url = config->origin + health_method, .body = framed({})}}};
   auto status = called(transfer, content, config->call(content), "HTTP/2", probe);
   if (!status)
     return false;

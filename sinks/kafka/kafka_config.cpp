@@ -46,31 +46,29 @@ static void check_brokers(const std::string &name, const std::string &value) {
                      "Example: 'kafka1.example:9092,kafka2.example:9092'.");
 }
 
-namespace {
-struct KafkaNetworks {
-  std::vector<Network> allowed;
-};
-Row<KafkaNetworks> networks_row() {
-  return BrokerGuard::allow_networks(&KafkaNetworks::allowed);
+const OptionTable<KafkaOptions> &KafkaOptions::table() {
+  using Of = KafkaOptions;
+  static const auto &table = *new OptionTable<Of>(
+      row(BOOTSTRAP_SERVERS, &Of::bootstrap_servers, Text{check_brokers, "`host:port`, separated by commas"},
+          "Brokers to start from.")
+          .otherwise("required"),
+      KafkaRecordOptions::rows(), KafkaTokenOptions::rows(), BrokerGuard::allow_networks(&Of::networks));
+  return table;
 }
-std::vector<Network> networks_of(const Options &server) {
-  static const auto &table = *new OptionTable<KafkaNetworks>(networks_row());
-  KafkaNetworks networks;
-  table.read(server, OB_SERVER, networks);
-  return networks.allowed;
-}
-}  // namespace
 
-const std::vector<OptionSpec> &KafkaConfig::options() {
-  static const auto &specs = *new auto([] {
-    std::vector<OptionSpec> all{server_option(BOOTSTRAP_SERVERS, check_brokers,
-                                              "Required: brokers to start from, host:port separated by commas.")};
-    all.insert(all.end(), KafkaRecordMaker::options().begin(), KafkaRecordMaker::options().end());
-    all.insert(all.end(), kafka_token_options().begin(), kafka_token_options().end());
-    all.push_back(checked(std::vector{networks_row()}).front());
-    return all;
-  }());
-  return specs;
+KafkaOptions KafkaOptions::parse(const Options &server, const Options *mapping) {
+  KafkaOptions made;
+  table().read(server, OB_SERVER, made);
+  made.complete_record(server);
+  if (made.bootstrap_servers.empty())
+    throw BadInput(OB_MISSING_OPTION, BOOTSTRAP_SERVERS, "option \"bootstrap_servers\" is required",
+                   "A Kafka sink needs a broker to start from.",
+                   "Example: OPTIONS (bootstrap_servers 'localhost:9092').");
+  if (mapping) {
+    table().read(*mapping, OB_USER_MAPPING, made);
+    made.check_mapping();
+  }
+  return made;
 }
 
 /* Properties whose defaults in librdkafka suit another purpose. A user's options override these. */
@@ -205,19 +203,18 @@ rd_kafka_t *start_kafka(KafkaConf conf) {
 }
 
 KafkaConfig::KafkaConfig(const Options &server, const Options *mapping, Owner owner)
-    : KafkaMessages(server), guard_(BrokerGuard::of(networks_of(server), owner)) {
-  if (!find_option(server, BOOTSTRAP_SERVERS))
-    throw BadInput(OB_MISSING_OPTION, BOOTSTRAP_SERVERS, "option \"bootstrap_servers\" is required",
-                   "A Kafka sink needs a broker to start from.",
-                   "Example: OPTIONS (bootstrap_servers 'localhost:9092').");
+    : KafkaConfig(KafkaOptions::parse(server, mapping), server, mapping, owner) {}
+
+KafkaConfig::KafkaConfig(const KafkaOptions &options, const Options &server, const Options *mapping, Owner owner)
+    : KafkaMessages(options, server), guard_(BrokerGuard::of(options.networks, owner)) {
   add_kafka_properties(server, properties_);
   if (mapping)
     add_kafka_properties(*mapping, properties_);
   check_kafka_security(properties_, mapping != nullptr);
-  check_kafka_tokens(properties_, server, mapping);
+  check_kafka_tokens(properties_, options, server, mapping);
   if (mapping) {
     check_kafka_key(properties_);
-    tokens_ = kafka_token_source(properties_, server, *mapping);
+    tokens_ = kafka_token_source(properties_, options);
   }
 
   uint64_t messages = get_number(conf().get(), "queue.buffering.max.messages");

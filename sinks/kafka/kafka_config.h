@@ -19,10 +19,17 @@ namespace outbox {
 
 using KafkaConf = std::unique_ptr<rd_kafka_conf_t, decltype(&rd_kafka_conf_destroy)>;
 
+/* The options that are no properties of librdkafka. */
+struct KafkaOptions : KafkaRecordOptions, KafkaTokenOptions {
+  std::string bootstrap_servers;
+  std::vector<Network> networks; /* that a superuser allows */
+
+  static const OptionTable<KafkaOptions> &table();
+  static KafkaOptions parse(const Options &server, const Options *mapping); /* throws BadInput */
+};
+
 class KafkaConfig final : public KafkaMessages {
 public:
-  static const std::vector<OptionSpec> &options();
-
   KafkaConfig(const Options &server, const Options *mapping, Owner owner = Owner::User); /* throws BadInput */
 
   /* How many messages librdkafka may hold. */
@@ -39,6 +46,8 @@ public:
   KafkaConf conf() const;
 
 private:
+  KafkaConfig(const KafkaOptions &options, const Options &server, const Options *mapping, Owner owner);
+
   std::optional<BrokerGuard> guard_;
   KafkaProperties properties_; /* the properties that options set */
   std::shared_ptr<const KafkaTokenSource> tokens_;

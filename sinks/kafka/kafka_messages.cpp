@@ -20,8 +20,8 @@ KindDefaults kafka_defaults(const Options &server) {
   return {.max_attempts = 10, .retry = "exponential 100ms..5min", .largest_message = message_bytes(server)};
 }
 
-KafkaMessages::KafkaMessages(const Options &server)
-    : maker_(server),
+KafkaMessages::KafkaMessages(const KafkaRecordOptions &options, const Options &server)
+    : maker_(options),
       max_message_bytes_(find_option(server, MESSAGE_MAX_BYTES) ? message_bytes(server) : default_message_bytes) {}
 
 void KafkaMessages::check_event(const ob_event &event) const {

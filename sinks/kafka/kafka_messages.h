@@ -16,7 +16,8 @@ KindDefaults kafka_defaults(const Options &server);
 
 class KafkaMessages : public SinkConfig {
 public:
-  explicit KafkaMessages(const Options &server); /* throws BadInput */
+  /* `server`: for message_max_bytes. */
+  KafkaMessages(const KafkaRecordOptions &options, const Options &server);
 
   void check_event(const ob_event &event) const override;
   void check_new_event(const ob_event &event) const override { maker_.check_new(event); }

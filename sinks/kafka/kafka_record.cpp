@@ -15,15 +15,13 @@
 #include "delivery/base/clean_text.h"
 #include "delivery/base/text.h"
 #include "delivery/base/time_text.h"
-#include "delivery/formats/format_options.h"
 #include "delivery/formats/json_text.h"
 
 namespace outbox {
 namespace {
 
-constexpr OptionName TOPIC{"topic"}, KEY{"key"}, PARTITION{"partition"}, KEY_FORMAT{"key_format"};
+constexpr OptionName PARTITION{"partition"};
 
-constexpr const char *default_topic = "outbox.event.${aggregate_type}";
 constexpr const char *default_headers = "event_type:header:eventType"; /* otherwise no record says what happened */
 
 /* ---- options ---- */
@@ -48,7 +46,7 @@ bool is_kafkas_own(std::string_view topic) {
 }
 constexpr const char *own_rule = "Kafka itself writes this topic, and a broker takes no records for it.";
 
-void check_topic(const std::string &name, const std::string &value) {
+Template parse_topic(const std::string &name, const std::string &value) {
   if (is_kafkas_own(value))
     throw_bad_value(name, value, own_rule);
   Template topic = Template::parse(name, value);
@@ -58,6 +56,7 @@ void check_topic(const std::string &name, const std::string &value) {
   if (topic.has_variables() ? !legal_in_topic(literals + "v") : !legal_topic(value))
     throw_bad_value(name, value, topic_rule,
                     looks_like_variable ? "Variables are written like ${aggregate_type}." : std::string());
+  return topic;
 }
 
 /* Returns false if the text is not a partition number. */
@@ -67,7 +66,7 @@ bool to_partition(std::string_view text, int32_t &partition) {
 }
 constexpr const char *partition_rule = "A partition is a whole number from 0 to 2147483647.";
 
-void check_partition(const std::string &name, const std::string &value) {
+Template parse_partition(const std::string &name, const std::string &value) {
   Template partition = Template::parse(name, value);
   int32_t number;
   std::string digits = partition.literals();
@@ -75,73 +74,77 @@ void check_partition(const std::string &name, const std::string &value) {
               (partition.has_variables() || to_partition(value, number));
   if (!good)
     throw_bad_value(name, value, partition_rule);
+  return partition;
 }
 
 /* A constant key is allowed, but not one that looks like a forgotten ${...}. */
-void check_key(const std::string &name, const std::string &value) {
-  Template::parse(name, value);
+Template parse_key(const std::string &name, const std::string &value) {
+  Template key = Template::parse(name, value);
   if (Field field; Field::find(value, field))
     throw_bad_value(name, value, "Every record would have this very text as its key.",
                     "For what the event has there, write ${" + value + "}.");
+  return key;
 }
 
 }  // namespace
 
-static std::vector<OptionSpec> make_options() {
-  std::vector<OptionSpec> all{
-      server_option(TOPIC, check_topic,
-                    "Topic of an event: a template with ${aggregate_type}, ${event_type}, ${header.NAME} and the "
-                    "like. Default 'outbox.event.${aggregate_type}'."),
-      server_option(KEY, check_key,
-                    "Key of the record: a template; NULL when a variable has no value. Default '${partition_key}'."),
-      server_option(
-          PARTITION, check_partition,
-          "Partition: a number, or a template that makes one. Default: a hash of the key, as Java's clients do it."),
-      server_option(
-          TIMESTAMP, nullptr,
-          "Timestamp of the record: 'now', the default: the time of sending; or 'created_at' of the event (never later "
-          "than now), with which a topic deletes what is sent later than its retention."),
-  };
-  const std::vector<OptionSpec> &format = FormatOptions::specs();
-  all.push_back(format.front());
-  all.push_back(server_option(KEY_FORMAT, nullptr,
-                              "How the key is written: 'raw' (the default), 'json', 'connect_json' (with its "
-                              "schema), or 'base64' (the bytes behind it)."));
-  all.insert(all.end(), format.begin() + 1, format.end());
-  return all;
+std::vector<Row<KafkaRecordOptions>> KafkaRecordOptions::rows() {
+  using Of = KafkaRecordOptions;
+  std::vector<Row<FormatOptions>> format = FormatOptions::rows();
+  for (Row<FormatOptions> &each : format)
+    if (std::string_view(each.name.text) == HEADERS.text) {
+      each.takes = "`column:PLACE[:alias], ...`; a place is `header`, `envelope` or `partition`";
+      each.fallback = std::string("of `debezium`: `") + default_headers + "`";
+    }
+  return joined<Of>(
+      row(TOPIC, &Of::topic, parse_topic,
+          "Topic of an event: a [template](docs/kafka-reference.md#topic-key-partition-timestamp) with "
+          "`${event_type}`, `${header.tenant}` and others."),
+      row("key", &Of::key, parse_key, "Key of the record: a template; NULL when a variable has no value.")
+          .otherwise("`${partition_key}`"),
+      row(PARTITION, &Of::partition, parse_partition, "A number, or a template that makes one.")
+          .otherwise("a hash of the key, as in Java's clients"),
+      row(TIMESTAMP, &Of::created_at, Choice<bool>{{{"now", false}, {"created_at", true}}},
+          "Time of the record: the time of sending; or when the event was enqueued (never later than now), with which "
+          "a topic deletes what is sent later than its retention."),
+      format.front(),
+      row("key_format", &Of::key_format,
+          Choice<KeyFormat>{{{"raw", KeyFormat::Raw},
+                             {"json", KeyFormat::Json},
+                             {"connect_json", KeyFormat::ConnectJson},
+                             {"base64", KeyFormat::Base64}}},
+          "How the key is written; `base64` sends the decoded bytes: "
+          "[keys and values](docs/kafka-reference.md#keys-and-values)."),
+      std::vector(format.begin() + 1, format.end()));
 }
 
-const std::vector<OptionSpec> &KafkaRecordMaker::options() {
-  static const auto &specs = *new std::vector<OptionSpec>(make_options());
-  return specs;
-}
-
-KafkaRecordMaker::KafkaRecordMaker(const Options &server) {
-  const std::string *topic = find_option(server, TOPIC);
-  topic_ = Template::parse(TOPIC, topic ? *topic : default_topic);
-  read_option(server, KEY, Template::parse, key_);
-  read_option(server, PARTITION, Template::parse, partition_);
-  key_format_ = parse_choice<KeyFormat>(server, KEY_FORMAT,
-                                        {{"raw", KeyFormat::Raw},
-                                         {"json", KeyFormat::Json},
-                                         {"connect_json", KeyFormat::ConnectJson},
-                                         {"base64", KeyFormat::Base64}});
-  created_at_ = parse_choice<bool>(server, TIMESTAMP, {{"now", false}, {"created_at", true}});
-
-  FormatOptions format = FormatOptions::parse(server);
-  if (format.format == Format::Debezium && !find_option(server, HEADERS)) {
-    format.placements = parse_placements(HEADERS, default_headers);
-    for (Placement &placement : format.placements)
+void KafkaRecordOptions::complete_record(const Options &server) {
+  check_format(server);
+  if (format == Format::Debezium && !find_option(server, HEADERS)) {
+    placements = parse_placements(HEADERS, default_headers);
+    for (Placement &placement : placements)
       placement.is_default = true;
   }
-  for (const Placement &placement : format.placements)
+  for (const Placement &placement : placements)
     if (placement.place == Place::Partition) {
       refuse_without_meaning(server, PARTITION, "Option \"headers\" names a column that is the partition.");
-      partition_ = Template::of(placement.field);
-      partition_is_column_ = true;
+      partition = Template::of(placement.field);
+      partition_is_column = true;
     }
-  format_ = format.make();
 }
+
+KafkaRecordOptions KafkaRecordOptions::parse(const Options &server) {
+  static const auto &table = *new OptionTable<KafkaRecordOptions>(rows());
+  KafkaRecordOptions made;
+  table.read(server, OB_SERVER, made);
+  made.complete_record(server);
+  return made;
+}
+
+KafkaRecordMaker::KafkaRecordMaker(const KafkaRecordOptions &options)
+    : topic_(options.topic), key_(options.key), partition_(options.partition),
+      partition_is_column_(options.partition_is_column), key_format_(options.key_format),
+      created_at_(options.created_at), format_(options.make()) {}
 
 /* ---- events ---- */
 

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "delivery/engine/sink.h"
-#include "delivery/formats/record_format.h"
+#include "delivery/formats/format_options.h"
 #include "delivery/options/template.h"
 
 namespace outbox {
@@ -17,13 +17,27 @@ enum class KeyFormat {
   Base64       /* the bytes that the key's text encodes */
 };
 
-inline constexpr OptionName TIMESTAMP{"timestamp"};
+inline constexpr OptionName TOPIC{"topic"}, TIMESTAMP{"timestamp"};
+
+/* The options that define the record of an event. */
+struct KafkaRecordOptions : FormatOptions {
+  Template topic = Template::parse(TOPIC, "outbox.event.${aggregate_type}");
+  std::optional<Template> key;       /* not set: the event's partition key */
+  std::optional<Template> partition; /* not set: chosen by the key */
+  bool partition_is_column = false;  /* named in option `headers`: a NULL column means chosen by the key */
+  KeyFormat key_format = KeyFormat::Raw;
+  bool created_at = false; /* the record's timestamp is created_at, otherwise the time of sending */
+
+  static std::vector<Row<KafkaRecordOptions>> rows();
+  /* After they were read: checks them together. Throws BadInput. */
+  void complete_record(const Options &server);
+  /* Both, where nothing else is read. */
+  static KafkaRecordOptions parse(const Options &server);
+};
 
 class KafkaRecordMaker {
 public:
-  static const std::vector<OptionSpec> &options();
-
-  explicit KafkaRecordMaker(const Options &server); /* throws BadInput */
+  explicit KafkaRecordMaker(const KafkaRecordOptions &options);
 
   /* Throws BadInput if the event cannot be sent with these options. */
   void make(const ob_event &event, Record &record) const;
@@ -50,13 +64,12 @@ private:
   void make_key(const ob_event &event, Record &record) const;
   void make_partition(const ob_event &event, Record &record) const;
 
-  Template topic_;
-  std::optional<Template> key_;       /* not set: the event's partition key */
-  std::optional<Template> partition_; /* not set: chosen by the key */
-  bool partition_is_column_ = false;  /* named in option `headers`: a NULL column means chosen by the key */
-  KeyFormat key_format_;
-  bool created_at_; /* the record's timestamp is created_at, otherwise the time of sending */
-  std::unique_ptr<const RecordFormat> format_;
+  const Template topic_;
+  const std::optional<Template> key_, partition_;
+  const bool partition_is_column_;
+  const KeyFormat key_format_;
+  const bool created_at_;
+  const std::unique_ptr<const RecordFormat> format_;
 };
 
 }  // namespace outbox

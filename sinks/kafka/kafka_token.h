@@ -15,8 +15,8 @@
 #include <utility>
 #include <vector>
 
+#include "delivery/identity/aws_credentials.h"
 #include "delivery/identity/renewed.h"
-#include "delivery/options/options.h"
 #include "kafka_security.h"
 
 namespace outbox {
@@ -43,18 +43,22 @@ bool is_token_property(std::string_view name);
  */
 bool check_token_property(std::string_view name, const std::string &option, const std::string &value);
 
-/* The options that are no property of librdkafka. */
-const std::vector<OptionSpec> &kafka_token_options();
+/* The options that are no property of librdkafka. An empty text: not given. */
+struct KafkaTokenOptions {
+  std::string https_ca_pem, aws_region;
+  aws::CredentialOptions credentials;
 
-/* Checks the options together; `whole` as in check_kafka_security(). Throws BadInput. */
-void check_kafka_tokens(const KafkaProperties &given, const Options &server, const Options *mapping);
+  static std::vector<Row<KafkaTokenOptions>> rows();
+  void check_mapping() const; /* of a user mapping alone; throws BadInput */
+};
 
-/* Checks a user mapping's options alone. Throws BadInput. */
-void check_kafka_token_mapping(const Options &mapping);
+/* Checks the options together. Throws BadInput. */
+void check_kafka_tokens(const KafkaProperties &given, const KafkaTokenOptions &options, const Options &server,
+                        const Options *mapping);
 
 /* Null if outbox does not get the tokens. For options that check_kafka_tokens() has accepted. */
-std::shared_ptr<const KafkaTokenSource> kafka_token_source(const KafkaProperties &given, const Options &server,
-                                                           const Options &mapping);
+std::shared_ptr<const KafkaTokenSource> kafka_token_source(const KafkaProperties &given,
+                                                           const KafkaTokenOptions &options);
 
 /* Call it before rd_kafka_new(): librdkafka starts without a token, and its brokers wait for the first. */
 void expect_tokens(rd_kafka_conf_t *conf);

@@ -7,7 +7,6 @@
 
 #include "delivery/base/base64.h"
 #include "delivery/base/text.h"
-#include "delivery/identity/aws_credentials.h"
 #include "delivery/identity/oauth_token.h"
 #include "delivery/options/pem.h"
 #include "kafka_token.h"
@@ -112,13 +111,12 @@ void check_without_meaning(const KafkaProperties &given, const Options &server, 
   }
 }
 
-std::shared_ptr<const KafkaTokenSource> of_endpoint(const KafkaProperties &given, const Options &server) {
-  auto *ca_pem = find_option(server, HTTPS_CA_PEM);
+std::shared_ptr<const KafkaTokenSource> of_endpoint(const KafkaProperties &given, const KafkaTokenOptions &options) {
   OauthClient client{.token_url = get(given, "sasl.oauthbearer.token.endpoint.url"),
                      .client_id = client_id(given),
                      .client_secret = client_secret(given),
                      .scope = get(given, "sasl.oauthbearer.scope"),
-                     .ca_pem = ca_pem ? *ca_pem : std::string(),
+                     .ca_pem = options.https_ca_pem,
                      .ca_path = get(given, "https.ca.location"),
                      .advice = "look at sasl_oauthbearer_client_id, and at sasl_oauthbearer_client_secret in the "
                                "user mapping"};
@@ -147,17 +145,17 @@ std::string msk_token(const std::string &region, const aws::Credentials &credent
   return token.substr(0, token.find('='));
 }
 
-std::shared_ptr<const KafkaTokenSource> of_msk(const Options &server, const Options &mapping) {
-  auto credentials = aws::parse_credentials(server, &mapping, aws_names);
-  auto *id = find_option(mapping, aws_names.access_key_id);
-  return std::make_shared<KafkaTokenSource>(KafkaTokenSource{
-      [credentials, region = *find_option(server, AWS_REGION)](const Stop &stop) -> Grant<KafkaToken> {
-        auto grant = credentials->fetch(stop);
-        auto ends = std::chrono::steady_clock::now() + std::chrono::seconds(msk_lifetime_s);
-        return {{msk_token(region, grant.value, time(nullptr)), {}}, std::min(ends, grant.expires)};
-      },
-      id ? "access key " + *id : "the server's AWS identity",
-      "look at the IAM policy, which must allow kafka-cluster:Connect, and at option aws_region"});
+std::shared_ptr<const KafkaTokenSource> of_msk(const KafkaTokenOptions &options) {
+  auto credentials = options.credentials.source(true, aws_names);
+  const std::string &id = options.credentials.keys.access_key_id;
+  return std::make_shared<KafkaTokenSource>(
+      KafkaTokenSource{[credentials, region = options.aws_region](const Stop &stop) -> Grant<KafkaToken> {
+                         auto grant = credentials->fetch(stop);
+                         auto ends = std::chrono::steady_clock::now() + std::chrono::seconds(msk_lifetime_s);
+                         return {{msk_token(region, grant.value, time(nullptr)), {}}, std::min(ends, grant.expires)};
+                       },
+                       id.empty() ? "the server's AWS identity" : "access key " + id,
+                       "look at the IAM policy, which must allow kafka-cluster:Connect, and at option aws_region"});
 }
 
 }  // namespace
@@ -193,22 +191,22 @@ bool check_token_property(std::string_view name, const std::string &option, cons
   return true;
 }
 
-const std::vector<OptionSpec> &kafka_token_options() {
-  static const auto &specs = *new auto([] {
-    std::vector<OptionSpec> all{
-        server_option(
-            HTTPS_CA_PEM, check_certificates_pem,
-            "Certificates in PEM that the token endpoint's must come from, instead of the system's authorities."),
-        server_option(AWS_REGION, check_region,
-                      "Of the Amazon MSK cluster, with sasl_oauthbearer_method 'aws_msk_iam': 'eu-central-1'.")};
-    auto credentials = aws::credential_options(aws_names);
-    all.insert(all.end(), credentials.begin(), credentials.end());
-    return all;
-  }());
-  return specs;
+std::vector<Row<KafkaTokenOptions>> KafkaTokenOptions::rows() {
+  using Of = KafkaTokenOptions;
+  return joined<Of>(row(HTTPS_CA_PEM, &Of::https_ca_pem, Text{check_certificates_pem, "PEM"},
+                        "Authorities of the certificate of a token endpoint.")
+                        .otherwise("the system's authorities"),
+                    row(AWS_REGION, &Of::aws_region, Text{check_region, "`eu-central-1`"},
+                        "Of the cluster, for tokens for [Amazon MSK](docs/kafka.md#amazon-msk-with-iam)."),
+                    within(&Of::credentials, aws::CredentialOptions::rows(aws_names)));
 }
 
-void check_kafka_tokens(const KafkaProperties &given, const Options &server, const Options *mapping) {
+void KafkaTokenOptions::check_mapping() const {
+  credentials.check_mapping(aws_names);
+}
+
+void check_kafka_tokens(const KafkaProperties &given, const KafkaTokenOptions &options, const Options &server,
+                        const Options *mapping) {
   check_without_meaning(given, server, mapping);
   if (!has_own_tokens(given))
     return;
@@ -216,21 +214,17 @@ void check_kafka_tokens(const KafkaProperties &given, const Options &server, con
     check_endpoint(given, mapping != nullptr);
     return;
   }
-  if (!find_option(server, AWS_REGION))
+  if (options.aws_region.empty())
     missing(AWS_REGION, "A token for Amazon MSK is signed for the region of the cluster.",
             "Use CREATE SERVER ... OPTIONS (aws_region 'eu-central-1').");
-  (void)aws::parse_credentials(server, mapping, aws_names);
+  (void)options.credentials.source(mapping != nullptr, aws_names);
 }
 
-void check_kafka_token_mapping(const Options &mapping) {
-  aws::check_credential_mapping(mapping, aws_names);
-}
-
-std::shared_ptr<const KafkaTokenSource> kafka_token_source(const KafkaProperties &given, const Options &server,
-                                                           const Options &mapping) {
+std::shared_ptr<const KafkaTokenSource> kafka_token_source(const KafkaProperties &given,
+                                                           const KafkaTokenOptions &options) {
   if (!has_own_tokens(given))
     return nullptr;
-  return is_msk(given) ? of_msk(server, mapping) : of_endpoint(given, server);
+  return is_msk(given) ? of_msk(options) : of_endpoint(given, options);
 }
 
 }  // namespace outbox

@@ -11,7 +11,7 @@ class KafkaKind final : public SinkKind {
 public:
   KafkaKind() : SinkKind("kafka") {}
 
-  const std::vector<OptionSpec> &options() const override { return KafkaConfig::options(); }
+  const std::vector<OptionSpec> &options() const override { return KafkaOptions::table().specs(); }
   std::vector<OptionName> target_options() const override { return {BOOTSTRAP_SERVERS}; }
   bool check_other(ob_scope scope, const std::string &name, const std::string &value, bool superuser) const override {
     return check_kafka_property(scope, name, value, superuser);
@@ -23,12 +23,14 @@ public:
     KafkaProperties given;
     add_kafka_properties(mapping, given);
     check_kafka_key(given);
-    check_kafka_token_mapping(mapping);
+    KafkaOptions options;
+    KafkaOptions::table().read(mapping, OB_USER_MAPPING, options);
+    options.check_mapping();
   }
-  SecretMask secrets(const Options &mapping) const override {
+  SecretMask secrets(const SinkConfig &config, const Options &mapping) const override {
     KafkaProperties given;
     add_kafka_properties(mapping, given);
-    SecretMask mask = SinkKind::secrets(mapping);
+    SecretMask mask = SinkKind::secrets(config, mapping);
     auto user = given.find("sasl.username");
     for (auto &[name, value] : given)
       if (is_secret_kafka_property(name) &&

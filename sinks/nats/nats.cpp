@@ -47,12 +47,11 @@ public:
   const std::vector<OptionSpec> &options() const override { return NatsOptions::table().specs(); }
   std::vector<OptionName> target_options() const override { return {HOSTS}; }
   void check_mapping(const Options &mapping) const override { NatsOptions().read_mapping(mapping); }
-  SecretMask secrets(const Options &mapping) const override {
-    SecretMask mask = SinkKind::secrets(mapping);
-    if (const std::string *text = find_option(mapping, CREDENTIALS)) {
-      const Credentials parts = Credentials::parse(CREDENTIALS, *text);
-      mask.add(parts.jwt);
-      mask.add(parts.seed);
+  SecretMask secrets(const SinkConfig &config, const Options &mapping) const override {
+    SecretMask mask = SinkKind::secrets(config, mapping);
+    if (const auto &parts = static_cast<const NatsConfig &>(config).options.credentials) {
+      mask.add(parts->jwt);
+      mask.add(parts->seed);
     }
     return mask;
   }

@@ -8,7 +8,6 @@
 #include <initializer_list>
 
 #include "delivery/base/clean_text.h"
-#include "delivery/options/option_values.h"
 #include "nats_message.h"
 #include "subject.h"
 
@@ -40,17 +39,15 @@ void check_inbox_prefix(const std::string &name, const std::string &value) {
 const OptionTable<NatsOptions> &NatsOptions::table() {
   using Of = NatsOptions;
   static const auto &table = *new OptionTable<Of>(
-      row(HOSTS, &Of::hosts, parse_hosts, "Servers of one cluster, tried in turn. The default port is 4222.")
-          .taking("`host` or `host:port`, separated by commas")
+      row(HOSTS, &Of::hosts, As{parse_hosts, "`host` or `host:port`, separated by commas"},
+          "Servers of one cluster, tried in turn. The default port is 4222.")
           .otherwise("required"),
-      row(SUBJECT, &Of::subject, parse_subject,
+      row(SUBJECT, &Of::subject, As{parse_subject, "at most 1024 bytes"},
           "Subject of an event: a template with the variables of "
-          "[a Kafka topic](docs/kafka-reference.md#topic-key-partition-timestamp).")
-          .taking("at most 1024 bytes"),
-      row(STREAM, &Of::stream, Text{check_stream},
+          "[a Kafka topic](docs/kafka-reference.md#topic-key-partition-timestamp)."),
+      row(STREAM, &Of::stream, Text{check_stream, "a name"},
           "The stream that must store the events; another one refuses them. `outbox.doctor()` names a sink without "
           "it: any stream that takes the subject acknowledges then.")
-          .taking("a name")
           .otherwise("any"),
       FormatOptions::rows(),
       row("max_in_flight", &Of::max_in_flight, Integer{1, 50'000, "messages"},
@@ -60,20 +57,15 @@ const OptionTable<NatsOptions> &NatsOptions::table() {
           "Largest message with its headers; at most the server's `max_payload`."),
       row("ping_interval", &Of::ping_interval, WholeSeconds{1s, 1h},
           "A server that sends nothing for twice as long is gone."),
-      row("inbox_prefix", &Of::inbox_prefix, Text{check_inbox_prefix},
-          "Where acknowledgements arrive; the user needs the right to subscribe below it.")
-          .taking("a subject of at most 128 bytes"),
-      row(USER, &Of::user, Text{check_not_empty}, "Name to log in with.").in_user_mapping().otherwise("none"),
-      row(PASSWORD, &Of::password, Text{check_not_empty}, "Password of the user.").as_secret().otherwise("none"),
-      row(TOKEN, &Of::token, Text{check_not_empty}, "Token to log in with.").as_secret().otherwise("none"),
+      row("inbox_prefix", &Of::inbox_prefix, Text{check_inbox_prefix, "a subject of at most 128 bytes"},
+          "Where acknowledgements arrive; the user needs the right to subscribe below it."),
+      row(USER, &Of::user, Text{check_not_empty}, "Name to log in with.").in_user_mapping(),
+      row(PASSWORD, &Of::password, Text{check_not_empty}, "Password of the user.").as_secret(),
+      row(TOKEN, &Of::token, Text{check_not_empty}, "Token to log in with.").as_secret(),
       row(CREDENTIALS, &Of::credentials, Credentials::parse,
           "The content of a `.creds` file: a user's JWT and the seed of its nkey.")
-          .as_secret()
-          .otherwise("none"),
-      row(NKEY_SEED, &Of::nkey, Nkey::parse, "Seed of an nkey to log in with.")
-          .as_secret()
-          .taking("`SU...`")
-          .otherwise("none"),
+          .as_secret(),
+      row(NKEY_SEED, &Of::nkey, As{Nkey::parse, "`SU...`"}, "Seed of an nkey to log in with.").as_secret(),
       ConnectOptions::rows());
   return table;
 }
@@ -104,8 +96,8 @@ void NatsOptions::read_mapping(const Options &mapping) {
   table().read(mapping, OB_USER_MAPPING, *this);
   check_login(mapping);
   if (credentials)
-    nkey = Nkey::parse(CREDENTIALS, credentials->seed);
-  complete_certificate(mapping);
+    nkey = credentials->nkey;
+  check_certificate();
 }
 
 NatsOptions NatsOptions::parse(const Options &server, const Options *mapping, Owner owner) {

@@ -132,11 +132,12 @@ std::string Nkey::sign(std::string_view nonce) const {
 
 Credentials Credentials::parse(const std::string &name, const std::string &text) {
   Credentials made{std::string(line_after(text, "BEGIN NATS USER JWT")),
-                   std::string(line_after(text, "BEGIN USER NKEY SEED"))};
+                   std::string(line_after(text, "BEGIN USER NKEY SEED")),
+                   {}};
   if (made.jwt.empty() || made.seed.empty())
     refuse_value(name, "Expected the content of a .creds file, with a NATS USER JWT and a USER NKEY SEED.",
                  "`nsc generate creds` writes it.");
-  Nkey::parse(name, made.seed);
+  made.nkey = Nkey::parse(name, made.seed);
   return made;
 }
 

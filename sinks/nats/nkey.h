@@ -28,6 +28,7 @@ private:
 /* The parts of a .creds file. */
 struct Credentials {
   std::string jwt, seed;
+  Nkey nkey; /* of the seed */
   /* Throws BadInput about option `name`, without the text. */
   static Credentials parse(const std::string &name, const std::string &text);
 };

@@ -29,11 +29,6 @@ std::string shown(std::string_view text) {
                  "It has " + std::to_string(bytes) + " bytes, and at most 255 are allowed.", hint);
 }
 
-/* RabbitMQ takes these headers as more routing keys, and closes the channel if they are text. */
-bool routes(std::string_view header) {
-  return header == "CC" || header == "BCC";
-}
-
 void set_short(amqp_basic_properties_t &properties, amqp_flags_t flag, amqp_bytes_t &property,
                std::string_view text) {
   if (text.empty())
@@ -54,20 +49,6 @@ amqp_field_value_t field_of(const ob_header &header) {
 }
 
 }  // namespace
-
-void check_placements(const std::vector<Placement> &placements) {
-  for (const Placement &placement : placements) {
-    if (placement.place == Place::Partition)
-      throw BadInput(OB_BAD_VALUE, HEADERS, "a message has no partition",
-                     "Option \"headers\" names a column that is the partition.",
-                     "Place it in a header, or in option \"routing_key\".");
-    if (placement.place == Place::Header &&
-        (placement.alias.size() > longest_short_string || routes(placement.alias)))
-      throw BadInput(OB_BAD_VALUE, HEADERS, "\"" + shown(placement.alias) + "\" cannot be a header",
-                     "Names have at most 255 bytes, and RabbitMQ takes CC and BCC as routing keys.",
-                     "Give the column another alias: column:header:alias.");
-  }
-}
 
 MessageMaker::MessageMaker(const RabbitOptions &options)
     : exchange_(*options.exchange), routing_key_(options.routing_key),

@@ -12,9 +12,6 @@
 
 namespace outbox::rabbitmq {
 
-/* Throws BadInput for columns that cannot be headers of RabbitMQ. */
-void check_placements(const std::vector<Placement> &placements);
-
 /* A message in parts. Points into the event and into itself; reuse one object for many events. */
 struct Content {
   std::string exchange, routing_key;

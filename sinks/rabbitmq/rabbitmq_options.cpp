@@ -4,8 +4,8 @@
  */
 #include "rabbitmq_options.h"
 
-#include "delivery/options/option_values.h"
-#include "rabbitmq_message.h"
+#include "delivery/base/clean_text.h"
+#include "delivery/base/text.h"
 
 namespace outbox::rabbitmq {
 namespace {
@@ -43,23 +43,35 @@ Template parse_routing_key(const std::string &name, const std::string &value) {
                      "All messages would have this very text as their routing key.");
 }
 
+void check_placements(const std::vector<Placement> &placements) {
+  for (const Placement &placement : placements) {
+    if (placement.place == Place::Partition)
+      throw BadInput(OB_BAD_VALUE, HEADERS, "a message has no partition",
+                     "Option \"headers\" names a column that is the partition.",
+                     "Place it in a header, or in option \"routing_key\".");
+    if (placement.place == Place::Header &&
+        (placement.alias.size() > longest_short_string || routes(placement.alias)))
+      throw BadInput(OB_BAD_VALUE, HEADERS, "\"" + clean_text(shortened(placement.alias)) + "\" cannot be a header",
+                     "Names have at most 255 bytes, and RabbitMQ takes CC and BCC as routing keys.",
+                     "Give the column another alias: column:header:alias.");
+  }
+}
+
 }  // namespace
 
 const OptionTable<RabbitOptions> &RabbitOptions::table() {
   using Of = RabbitOptions;
   static const auto &table = *new OptionTable<Of>(
-      row(HOSTS, &Of::hosts, parse_hosts,
+      row(HOSTS, &Of::hosts, As{parse_hosts, "`host` or `host:port`, separated by commas"},
           "Brokers of one cluster, tried in turn. The default port is 5672, with `tls` 5671.")
-          .taking("`host` or `host:port`, separated by commas")
           .otherwise("required"),
-      row(EXCHANGE, &Of::exchange, parse_exchange,
+      row(EXCHANGE, &Of::exchange, As{parse_exchange, "at most 255 bytes"},
           "Exchange of an event: a template with the variables of "
           "[a Kafka topic](docs/kafka-reference.md#topic-key-partition-timestamp). Empty: the default exchange, where "
           "`routing_key` is the name of a queue.")
-          .taking("at most 255 bytes")
           .otherwise("required"),
-      row(ROUTING_KEY, &Of::routing_key, parse_routing_key, "Routing key: a template.").taking("at most 255 bytes"),
-      FormatOptions::rows(), row("vhost", &Of::vhost, Text{check_short}, "Virtual host.").taking("at most 255 bytes"),
+      row(ROUTING_KEY, &Of::routing_key, As{parse_routing_key, "at most 255 bytes"}, "Routing key: a template."),
+      FormatOptions::rows(), row("vhost", &Of::vhost, Text{check_short, "at most 255 bytes"}, "Virtual host."),
       row("max_in_flight", &Of::max_in_flight, Integer{1, 50'000, "messages"},
           "Unconfirmed messages, of different keys, per worker."),
       row(MAX_MESSAGE_BYTES, &Of::max_message_bytes,
@@ -91,7 +103,7 @@ void RabbitOptions::read_mapping(const Options &mapping) {
     required(PASSWORD, USER, "The broker asks for both.");
   if (given(PASSWORD) && !given(USER))
     required(USER, PASSWORD, "The broker asks for both.");
-  complete_certificate(mapping);
+  check_certificate();
   if (!certificate_pem.empty() && !given(USER))
     user.clear();
 }

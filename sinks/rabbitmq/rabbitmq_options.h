@@ -4,6 +4,7 @@
 #include <chrono>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "delivery/formats/format_options.h"
 #include "delivery/net/connect_options.h"
@@ -16,6 +17,11 @@ inline constexpr OptionName EXCHANGE{"exchange"}, ROUTING_KEY{"routing_key"}, MA
 
 /* AMQP writes the length of names in one byte. */
 constexpr size_t longest_short_string = 255;
+
+/* RabbitMQ takes these headers as more routing keys, and closes the channel if they are text. */
+inline bool routes(std::string_view header) {
+  return header == "CC" || header == "BCC";
+}
 
 /* Immutable once it is parsed. */
 struct RabbitOptions : ConnectOptions, FormatOptions {

@@ -4,8 +4,6 @@
  */
 #include "redis_options.h"
 
-#include "delivery/options/option_values.h"
-
 namespace outbox::redis {
 
 using namespace std::chrono_literals;
@@ -22,9 +20,8 @@ static Template parse_stream(const std::string &name, const std::string &value) 
 const OptionTable<RedisOptions> &RedisOptions::table() {
   using Of = RedisOptions;
   static const auto &table = *new OptionTable<Of>(
-      row(HOSTS, &Of::hosts, parse_hosts,
+      row(HOSTS, &Of::hosts, As{parse_hosts, "`host` or `host:port`, separated by commas"},
           "A master and its replicas, tried in turn until one is the master. The default port is 6379.")
-          .taking("`host` or `host:port`, separated by commas")
           .otherwise("required"),
       row(STREAM, &Of::stream, parse_stream,
           "Stream of an event: a template with the variables of "
@@ -35,8 +32,9 @@ const OptionTable<RedisOptions> &RedisOptions::table() {
           .otherwise("streams are not trimmed"),
       row("database", &Of::database, Integer{0, 65'535}, "Number of the database."),
       row(WAIT_REPLICAS, &Of::wait_replicas, Integer{1, 100},
-          "An event is delivered when the master and this number of replicas have it in memory (WAIT).")
-          .otherwise("when the master has it"),
+          "An event is delivered when the master and this number of replicas have it in memory (WAIT); without the option "
+          "when the master has it.")
+          .otherwise("none"),
       row(WAIT_TIMEOUT, &Of::wait_timeout,
           Duration{100ms, 10s}, /* well below the 30 s without an answer after which a connection is given up */
           "With `wait_replicas`: when the sink says that replicas are missing."),
@@ -58,7 +56,7 @@ void RedisOptions::read_mapping(const Options &mapping) {
   if (find_option(mapping, USER) && password.empty())
     throw BadInput(OB_MISSING_OPTION, PASSWORD, "option \"password\" is required with \"user\"",
                    "The server asks for both.");
-  complete_certificate(mapping);
+  check_certificate();
 }
 
 RedisOptions RedisOptions::parse(const Options &server, const Options *mapping, Owner owner) {

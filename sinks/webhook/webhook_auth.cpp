@@ -7,9 +7,6 @@
 #include <algorithm>
 
 #include "delivery/base/base64.h"
-#include "delivery/formats/standard_webhooks.h"
-#include "delivery/http/http_peer.h"
-#include "webhook_options.h"
 
 namespace outbox {
 namespace {
@@ -20,14 +17,12 @@ namespace {
                  "Use CREATE USER MAPPING FOR PUBLIC SERVER ... OPTIONS (" + std::string(name) + " '...').");
 }
 
-void add_signing_keys(const Options &mapping, WebhookAuth &auth) {
-  auto *secret = find_option(mapping, SECRET), *old_secret = find_option(mapping, OLD_SECRET);
-  if (old_secret && !secret)
+void add_signing_keys(const WebhookOptions &options, WebhookAuth &auth) {
+  if (options.old_secret && !options.secret)
     required(SECRET, OLD_SECRET, "During a rotation both sign: the new secret and the old one.");
-  if (secret)
-    auth.signing_keys.push_back(standard_webhooks::SigningKey::parse(SECRET, *secret));
-  if (old_secret)
-    auth.signing_keys.push_back(standard_webhooks::SigningKey::parse(OLD_SECRET, *old_secret));
+  for (const auto &key : {options.secret, options.old_secret})
+    if (key)
+      auth.signing_keys.push_back(*key);
   if (auth.signing_keys.size() == 2 && auth.signing_keys[0] == auth.signing_keys[1])
     refuse_value(OLD_SECRET, "It is the same as option \"secret\".",
                  "Set secret to the new one, and old_secret to the one that receivers still know.");
@@ -60,21 +55,20 @@ void add_authorization(const Options &mapping, WebhookAuth &auth) {
 
 }  // namespace
 
-WebhookAuth WebhookAuth::parse(const Options &mapping) {
+WebhookAuth WebhookAuth::of(const WebhookOptions &options, const Options &mapping) {
   WebhookAuth auth;
-  read_option(mapping, HEADERS, parse_headers, auth.headers);
-  add_signing_keys(mapping, auth);
+  auth.headers = options.mapping_headers;
+  add_signing_keys(options, auth);
   add_authorization(mapping, auth);
   return auth;
 }
 
-SecretMask webhook_secrets(const Options &mapping) {
-  SecretMask secrets;
+void add_webhook_secrets(const WebhookOptions &options, const Options &mapping, SecretMask &secrets) {
   auto given = [&mapping](OptionName name) {
     auto *value = find_option(mapping, name);
     return value ? *value : std::string();
   };
-  for (auto &[name, value] : parse_headers(HEADERS, find_option(mapping, HEADERS) ? given(HEADERS) : "{}"))
+  for (auto &[name, value] : options.mapping_headers)
     secrets.add_header(value);
   for (OptionName name : {SECRET, OLD_SECRET}) {
     std::string value = given(name);
@@ -83,13 +77,11 @@ SecretMask webhook_secrets(const Options &mapping) {
       if (value.starts_with(prefix))
         secrets.add(value.substr(prefix.size()));
   }
-  for (OptionName name : {BEARER_TOKEN, OAUTH_CLIENT_SECRET})
-    secrets.add(given(name));
-  if (find_option(mapping, USERNAME))
-    secrets.add_basic(given(USERNAME), given(PASSWORD));
+  secrets.add(options.bearer_token);
+  secrets.add(options.oauth_client_secret);
+  if (!options.username.empty())
+    secrets.add_basic(options.username, options.password);
   secrets.add_url(given(URL));
-  HttpPeer::add_secrets(mapping, secrets);
-  return secrets;
 }
 
 void check_username(const std::string &name, const std::string &value) {

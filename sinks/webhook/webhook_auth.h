@@ -6,8 +6,8 @@
 
 #include "delivery/base/secret_mask.h"
 #include "delivery/formats/standard_webhooks.h"
-#include "delivery/options/options.h"
 #include "delivery/http/http_headers.h"
+#include "webhook_options.h"
 
 namespace outbox {
 
@@ -16,12 +16,12 @@ struct WebhookAuth {
   std::vector<standard_webhooks::SigningKey> signing_keys;
   HttpHeaders headers;  // Authorization, and the headers of the user mapping
 
-  /* Parses a user mapping whose options were checked one by one, and checks their combinations. Throws BadInput. */
-  static WebhookAuth parse(const Options &mapping);
+  /* Checks the options of a user mapping together. Throws BadInput. */
+  static WebhookAuth of(const WebhookOptions &options, const Options &mapping);
 };
 
-/* All secrets of a user mapping, which no text may show. */
-SecretMask webhook_secrets(const Options &mapping);
+/* Adds the secrets of a user mapping, which no text may show, but for those of the connection. */
+void add_webhook_secrets(const WebhookOptions &options, const Options &mapping, SecretMask &secrets);
 
 /* Checks of options; each throws BadInput. */
 void check_username(const std::string &name, const std::string &value);

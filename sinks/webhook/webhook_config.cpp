@@ -7,55 +7,29 @@
 #include <string_view>
 
 #include "webhook_oauth.h"
-#include "webhook_options.h"
 
 namespace outbox {
 namespace {
 
-using Mode = CloudEvents::Mode;
-enum class Format { StandardWebhooks, CloudEvents, Structured, Raw };
-
-void check_each(const Options &server, const Options *mapping) {
-  for (const OptionSpec &spec : webhook_options()) {
-    auto *of_server = spec.in_server ? find_option(server, spec.name) : nullptr;
-    auto *of_mapping = spec.in_mapping && mapping ? find_option(*mapping, spec.name) : nullptr;
-    for (const std::string *value : {of_server, of_mapping})
-      if (value && spec.check)
-        spec.check(spec.name, *value);
-  }
-}
-
-void set_url(const Options &server, const Options *mapping, WebhookConfig &config) {
-  auto *secret = mapping ? find_option(*mapping, URL) : nullptr, *url = secret ? secret : find_option(server, URL);
-  if (!url && mapping)
+void check_url(const Options *mapping, const WebhookConfig &config) {
+  if (config.target.text().empty() && mapping)
     throw BadInput(
         OB_MISSING_OPTION, URL, "option \"url\" is missing",
         "Neither the server nor PUBLIC's user mapping says where events are sent to.",
         "ALTER SERVER ... OPTIONS (ADD url 'https://...'), or give it to the user mapping when it carries a token.");
-  if (!url)
-    return;
-  config.url = *url;
-  config.url_is_secret = secret != nullptr;
-  config.target = WebhookUrl::parse(URL, *url);
 }
 
 void set_format(const Options &server, WebhookConfig &config) {
-  auto format = parse_choice<Format>(server, FORMAT,
-                                     {{"standard-webhooks", Format::StandardWebhooks},
-                                      {"cloudevents", Format::CloudEvents},
-                                      {"cloudevents-structured", Format::Structured},
-                                      {"raw", Format::Raw}});
-  config.raw = format == Format::Raw;
-  if (format == Format::CloudEvents || format == Format::Structured) {
+  using Mode = CloudEvents::Mode;
+  if (config.format == WebhookFormat::CloudEvents || config.format == WebhookFormat::Structured) {
     refuse_without_meaning(server, BODY,
                            "It stands for the body that the format makes, and that of a CloudEvent is fixed.");
-    config.cloud_events = std::make_unique<CloudEvents>(
-        format == Format::Structured ? Mode::Structured : Mode::Binary,
-        CloudEvents::source(find_option(server, SOURCE)), std::vector<Placement>(), CloudEvents::Binding::Http);
+    config.cloud_events =
+        std::make_unique<CloudEvents>(config.format == WebhookFormat::Structured ? Mode::Structured : Mode::Binary,
+                                      config.source, std::vector<Placement>(), CloudEvents::Binding::Http);
   } else {
     refuse_without_meaning(server, SOURCE, "It is an attribute of CloudEvents, and the format is another.");
   }
-  read_option(server, BODY, BodyTemplate::parse, config.body);
 }
 
 void set_header(const std::string &name, const std::string &value, WebhookConfig &config) {
@@ -77,10 +51,9 @@ void set_header(const std::string &name, const std::string &value, WebhookConfig
     config.headers.emplace_back(name, value);
 }
 
-void set_auth(const Options &server, const Options &mapping, WebhookConfig &config) {
-  config.auth = WebhookAuth::parse(mapping);
-  auto *given = find_option(server, HEADERS);
-  for (auto &[name, value] : given ? parse_headers(HEADERS, *given) : HttpHeaders())
+void set_auth(const Options &mapping, WebhookConfig &config) {
+  config.auth = WebhookAuth::of(config, mapping);
+  for (auto &[name, value] : config.server_headers)
     if (find_header(config.auth.headers, name))
       throw BadInput(OB_BAD_VALUE, HEADERS, "header \"" + name + "\" is given twice",
                      "Option \"headers\" of the server and the user mapping both make it.", "Leave one of them out.");
@@ -89,31 +62,27 @@ void set_auth(const Options &server, const Options &mapping, WebhookConfig &conf
 }  // namespace
 
 std::shared_ptr<const WebhookConfig> parse_webhook(const Options &server, const Options *mapping) {
-  check_each(server, mapping);
-
   auto config = std::make_shared<WebhookConfig>();
   config->head_suffices = true;
-  set_url(server, mapping, *config);
-  config->parse(server, mapping, config->target.origin());
-  read_option(server, METHOD, parse_method, config->method);
+  WebhookConfig::table().read(server, OB_SERVER, *config);
+  if (mapping)
+    config->read_mapping(*mapping);
+  check_url(mapping, *config);
+  config->url_is_secret = mapping && find_option(*mapping, URL);
+  config->complete_peer(config->target.origin());
+  config->check_certificate_is_used(config->target.origin());
   set_format(server, *config);
-  read_option(server, IDEMPOTENCY_KEY, parse_bool, config->idempotency_key);
-  if (auto *value = find_option(server, HEADERS))
-    for (auto &[name, text] : parse_headers(HEADERS, *value))
-      set_header(name, text, *config);
-  auto *forwarded = find_option(server, FORWARD_HEADERS);
-  config->forwarded = ForwardedHeaders::parse(FORWARD_HEADERS, forwarded ? *forwarded : ForwardedHeaders::defaults);
-  std::string prefix = parse_choice<const char *>(server, HEADER_PREFIX, {{"webhook", "webhook"}, {"svix", "svix"}});
-  config->id_header = prefix + "-id";
-  config->timestamp_header = prefix + "-timestamp";
-  config->signature_header = prefix + "-signature";
+  for (auto &[name, text] : config->server_headers)
+    set_header(name, text, *config);
+  config->id_header = config->header_prefix + "-id";
+  config->timestamp_header = config->header_prefix + "-timestamp";
+  config->signature_header = config->header_prefix + "-signature";
 
-  check_oauth(server, mapping);
+  check_oauth(*config, server, mapping);
   config->knows_mapping = mapping != nullptr;
   if (mapping) {
-    set_auth(server, *mapping, *config);
-    config->secrets = webhook_secrets(*mapping);
-    config->oauth = parse_oauth(server, *mapping, config->guard);
+    set_auth(*mapping, *config);
+    config->oauth = oauth_client(*config);
   }
   return config;
 }

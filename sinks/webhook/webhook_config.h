@@ -10,30 +10,18 @@
 #include <vector>
 
 #include "delivery/engine/sink.h"
-#include "delivery/formats/cloudevents.h"
 #include "delivery/identity/oauth_token.h"
-#include "delivery/options/rate_limiter.h"
 #include "webhook_auth.h"
-#include "webhook_body.h"
-#include "webhook_forward.h"
-#include "delivery/http/http_headers.h"
 #include "delivery/http/http_sender.h"
-#include "webhook_url.h"
 
 namespace outbox {
 
-struct WebhookConfig final : SinkConfig, HttpPeer {
-  std::string url;                                  // as given; empty at DDL time if it may be in the user mapping
+struct WebhookConfig final : SinkConfig, WebhookOptions {
   bool url_is_secret = false;                       // the URL is from the user mapping
-  WebhookUrl target;                                // the parsed URL
   std::unique_ptr<const CloudEvents> cloud_events;  // null if the format is another
-  bool raw = false;
-  std::optional<BodyTemplate> body;  // replaces the format's body
-  HttpHeaders headers;               // headers that are the same for every event
+  HttpHeaders headers;                              // headers that are the same for every event
   std::vector<std::pair<std::string, Template>> event_headers;
-  ForwardedHeaders forwarded;
   std::string content_type = "application/json";  // the content type of JSON bodies
-  bool idempotency_key = false;
   std::string id_header, timestamp_header, signature_header;
   WebhookAuth auth;                  // empty at DDL time and for checkers
   std::optional<OauthClient> oauth;  // of each request's access token; none at DDL time and for checkers

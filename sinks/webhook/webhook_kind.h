@@ -9,13 +9,12 @@ namespace outbox {
 class WebhookKind : public SinkKind {
 public:
   WebhookKind() : SinkKind("webhook") {}
-  const std::vector<OptionSpec> &options() const override { return webhook_options(); }
+  const std::vector<OptionSpec> &options() const override { return WebhookOptions::table().specs(); }
   std::vector<OptionName> target_options() const override { return {URL}; }
-  void check_mapping(const Options &mapping) const override {
-    WebhookAuth::parse(mapping);
-    HttpPeer::check_mapping(mapping);
+  void check_mapping(const Options &mapping) const override { WebhookOptions().read_mapping(mapping); }
+  SecretMask secrets(const SinkConfig &config, const Options & /*mapping*/) const override {
+    return static_cast<const WebhookConfig &>(config).secrets;
   }
-  SecretMask secrets(const Options &mapping) const override { return webhook_secrets(mapping); }
   std::shared_ptr<const SinkConfig> parse(const Options &server, const Options *mapping, Owner) const override {
     return parse_webhook(server, mapping);
   }
@@ -30,9 +29,11 @@ public:
   }
   /* The schedule of the Standard Webhooks specification: ten attempts within about three days. */
   KindDefaults defaults(const Options &server) const override {
+    WebhookOptions options;
+    WebhookOptions::table().read_one(server, DISABLE_AFTER, options);
     return {.max_attempts = 10,
             .retry = "5s, 5m, 30m, 2h, 5h, 10h, 14h, 20h, 24h",
-            .disable_after = disable_after_of(server),
+            .disable_after = options.disable_after,
             .longest_answer = HttpPeer::longest_answer(server)};
   }
 };

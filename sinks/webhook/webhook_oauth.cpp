@@ -4,10 +4,6 @@
  */
 #include "webhook_oauth.h"
 
-#include "delivery/http/http_headers.h"
-#include "delivery/http/http_peer.h"
-#include "webhook_options.h"
-
 namespace outbox {
 namespace {
 
@@ -18,12 +14,11 @@ namespace {
 }
 
 /* A request has one header Authorization. */
-void check_other_kinds(const Options &mapping) {
-  auto *headers = find_option(mapping, HEADERS);
-  const OptionName *other = find_option(mapping, BEARER_TOKEN) ? &BEARER_TOKEN
-                            : find_option(mapping, USERNAME)   ? &USERNAME
-                            : headers && find_header(parse_headers(HEADERS, *headers), "authorization") ? &HEADERS
-                                                                                                        : nullptr;
+void check_other_kinds(const WebhookOptions &options, const Options &mapping) {
+  const OptionName *other = find_option(mapping, BEARER_TOKEN)                      ? &BEARER_TOKEN
+                            : find_option(mapping, USERNAME)                        ? &USERNAME
+                            : find_header(options.mapping_headers, "authorization") ? &HEADERS
+                                                                                    : nullptr;
   if (other)
     throw BadInput(OB_BAD_VALUE, *other,
                    "options \"oauth_token_url\" and \"" + std::string(*other) + "\" exclude each other",
@@ -32,9 +27,8 @@ void check_other_kinds(const Options &mapping) {
 
 }  // namespace
 
-void check_oauth(const Options &server, const Options *mapping) {
-  auto *url = find_option(server, OAUTH_TOKEN_URL), *id = find_option(server, OAUTH_CLIENT_ID);
-  if (!url) {
+void check_oauth(const WebhookOptions &options, const Options &server, const Options *mapping) {
+  if (options.oauth_token_url.empty()) {
     for (OptionName name : {OAUTH_CLIENT_ID, OAUTH_SCOPE, OAUTH_AUDIENCE})
       if (find_option(server, name))
         missing(OAUTH_TOKEN_URL, name, "Use ALTER SERVER ... OPTIONS (ADD oauth_token_url 'https://...').");
@@ -43,38 +37,32 @@ void check_oauth(const Options &server, const Options *mapping) {
               "Use ALTER SERVER ... OPTIONS (ADD oauth_token_url 'https://...').");
     return;
   }
-  if (!id)
+  if (options.oauth_client_id.empty())
     missing(OAUTH_CLIENT_ID, OAUTH_TOKEN_URL, "Use ALTER SERVER ... OPTIONS (ADD oauth_client_id '...').");
-  auto *allow_http = find_option(server, ALLOW_HTTP);
-  if (!url->starts_with("https://") && !(allow_http && parse_bool(ALLOW_HTTP, *allow_http)))
-    throw_bad_value(OAUTH_TOKEN_URL, *url, "With an http URL the client secret would go unencrypted.",
+  if (!options.oauth_token_url.starts_with("https://") && !options.allow_http)
+    throw_bad_value(OAUTH_TOKEN_URL, options.oauth_token_url,
+                    "With an http URL the client secret would go unencrypted.",
                     "Use https, or let a superuser set the option allow_http to 'true'.");
-  if (auto *headers = find_option(server, HEADERS);
-      headers && find_header(parse_headers(HEADERS, *headers), "authorization"))
+  if (find_header(options.server_headers, "authorization"))
     refuse_value(HEADERS, "Option \"oauth_token_url\" makes the header Authorization.");
   if (!mapping)
     return;
   if (!find_option(*mapping, OAUTH_CLIENT_SECRET))
     missing(OAUTH_CLIENT_SECRET, OAUTH_TOKEN_URL,
             "Use CREATE USER MAPPING FOR PUBLIC SERVER ... OPTIONS (oauth_client_secret '...').");
-  check_other_kinds(*mapping);
+  check_other_kinds(options, *mapping);
 }
 
-std::optional<OauthClient> parse_oauth(const Options &server, const Options &mapping, const NetworkGuard &guard) {
-  auto *url = find_option(server, OAUTH_TOKEN_URL);
-  if (!url)
+std::optional<OauthClient> oauth_client(const WebhookOptions &options) {
+  if (options.oauth_token_url.empty())
     return std::nullopt;
-  auto text = [](const Options &options, OptionName name) {
-    auto *value = find_option(options, name);
-    return value ? *value : std::string();
-  };
-  return OauthClient{.token_url = *url,
-                     .client_id = text(server, OAUTH_CLIENT_ID),
-                     .client_secret = text(mapping, OAUTH_CLIENT_SECRET),
-                     .scope = text(server, OAUTH_SCOPE),
-                     .audience = text(server, OAUTH_AUDIENCE),
-                     .guard = guard,
-                     .ca_pem = text(server, CA_PEM),
+  return OauthClient{.token_url = options.oauth_token_url,
+                     .client_id = options.oauth_client_id,
+                     .client_secret = options.oauth_client_secret,
+                     .scope = options.oauth_scope,
+                     .audience = options.oauth_audience,
+                     .guard = options.guard,
+                     .ca_pem = options.ca_pem,
                      .advice = "look at oauth_client_id, and at oauth_client_secret in the user mapping"};
 }
 

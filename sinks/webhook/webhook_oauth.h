@@ -3,16 +3,15 @@
 
 #include <optional>
 
-#include "delivery/http/network_guard.h"
 #include "delivery/identity/oauth_token.h"
-#include "delivery/options/options.h"
+#include "webhook_options.h"
 
 namespace outbox {
 
 /* Checks the options together; `mapping` is null if only those of the server are known. Throws BadInput. */
-void check_oauth(const Options &server, const Options *mapping);
+void check_oauth(const WebhookOptions &options, const Options &server, const Options *mapping);
 
 /* Nothing if the sink uses no access tokens. For options that check_oauth() has accepted. */
-std::optional<OauthClient> parse_oauth(const Options &server, const Options &mapping, const NetworkGuard &guard);
+std::optional<OauthClient> oauth_client(const WebhookOptions &options);
 
 }  // namespace outbox

@@ -1,29 +1,16 @@
 /*
- * webhook_options.cpp: the table at the end has each option's name, place, check and documentation. The options of
- * the connection are those of all HTTP sinks (http_peer.cpp).
+ * webhook_options.cpp: the table of options. Those of the connection are common to all HTTP sinks (http_peer.cpp).
  */
 #include "webhook_options.h"
 
-#include <algorithm>
-
-#include "delivery/formats/cloudevents.h"
-#include "delivery/formats/standard_webhooks.h"
 #include "delivery/identity/oauth_token.h"
-#include "delivery/options/rate_limiter.h"
 #include "webhook_auth.h"
-#include "webhook_body.h"
-#include "webhook_forward.h"
-#include "delivery/http/http_headers.h"
-#include "delivery/http/http_peer.h"
-#include "webhook_url.h"
 
 namespace outbox {
 
-using std::chrono::milliseconds;
+using namespace std::chrono_literals;
 
-/* ---- values ---- */
-
-std::string parse_method(const std::string &name, const std::string &value) {
+static std::string parse_method(const std::string &name, const std::string &value) {
   for (const char *method : {"POST", "PUT", "PATCH", "DELETE"})
     if (same_name(value, method))
       return method;
@@ -31,83 +18,81 @@ std::string parse_method(const std::string &name, const std::string &value) {
                   "An event travels in the body of its request, which other methods do not have.");
 }
 
-/* ---- checks ---- */
-
-/* 0 = never. */
-static milliseconds parse_disable_after(const std::string &name, const std::string &value) {
-  return parse_duration(name, value, milliseconds(0), std::chrono::hours(24 * 365));
-}
-milliseconds disable_after_of(const Options &server) {
-  milliseconds after = std::chrono::hours(24 * 5);
-  read_option(server, DISABLE_AFTER, parse_disable_after, after);
-  return after;
-}
-
-/* ---- the table ---- */
-
-static std::vector<OptionSpec> make_options() {
-  std::vector<OptionSpec> all{
-      server_or_mapping_option(
-          URL, check<WebhookUrl::parse>,
-          "Where events are sent to; variables such as ${aggregate_id} may stand in path and query. In the user "
-          "mapping when it carries a token. https, unless allow_http is true."),
-      server_option(FORMAT, nullptr,
-                    "Body and headers: 'standard-webhooks' (the default), 'cloudevents' (binary), "
-                    "'cloudevents-structured', or 'raw' (the payload as it is)."),
-      server_option(METHOD, check<parse_method>, "POST (the default), PUT, PATCH or DELETE."),
-      server_option(BODY, check<BodyTemplate::parse>,
-                    "Instead of the format's body: JSON with variables, '{\"id\": ${id}, \"payload\": ${payload}}'. "
-                    "Empty: no body."),
-      server_option(
-          SOURCE, check<CloudEvents::parse_source>,
-          "Of CloudEvents: a URI reference, with variables. Default '/outbox/${database}/${aggregate_type}'."),
-      server_option(HEADER_PREFIX, nullptr,
-                    "First part of the names of the headers for id, timestamp and signature: 'webhook' (the default) "
-                    "or 'svix'."),
-      server_option(
-          IDEMPOTENCY_KEY, check<parse_bool>,
-          "Whether the header Idempotency-Key carries the event's dedup_key, or else its id. Default false."),
-      server_option(DISABLE_AFTER, check<parse_disable_after>,
-                    "How long the endpoint may fail without a success before it is disabled, its events kept: 0 (for "
-                    "ever) to 365d. Default 5d."),
-      server_or_mapping_option(HEADERS, check<parse_headers>,
-                               "Request headers, a flat JSON object: '{\"X-Tenant\": \"${header.tenant}\"}'. In the "
-                               "user mapping those that are secrets, without variables."),
-      server_option(FORWARD_HEADERS, check<ForwardedHeaders::parse>,
-                    "Headers of the event that are sent: names separated by commas, which may end with *. Default "
-                    "'traceparent, tracestate, baggage, x-request-id, x-correlation-id'. Never those that the sink "
-                    "writes, cookies, credentials, Forwarded and the like."),
-      server_option(OAUTH_TOKEN_URL, check_token_url,
-                    "The token endpoint from which the sink gets an access token, by OAuth 2.0's client credentials. "
-                    "https, unless allow_http is true."),
-      server_option(OAUTH_CLIENT_ID, check_oauth_text, "With oauth_token_url: who asks for tokens."),
-      server_option(OAUTH_SCOPE, check_oauth_text,
-                    "With oauth_token_url: scopes of the token, separated by blanks. Default: none is named."),
-      server_option(OAUTH_AUDIENCE, check_oauth_text,
-                    "With oauth_token_url: who the token is for, where the token endpoint asks for it. Default: none "
-                    "is named."),
-      secret_option(SECRET, check<standard_webhooks::SigningKey::parse>,
-                    "Signs every request: 'whsec_' and the base64 of 24 to 64 random bytes (v1), or 'whsk_' and the "
-                    "base64 of an Ed25519 private key (v1a). Without it requests are not signed."),
-      secret_option(OLD_SECRET, check<standard_webhooks::SigningKey::parse>,
-                    "During a rotation the secret that receivers still know: both sign."),
-      secret_option(BEARER_TOKEN, check_bearer_token, "Sent as 'Authorization: Bearer ...'."),
-      secret_option(OAUTH_CLIENT_SECRET, check_oauth_text, "Of oauth_client_id, for oauth_token_url."),
-      secret_option(USERNAME, check_username, "User name of Basic authentication."),
-      secret_option(PASSWORD, check_password, "Password of Basic authentication."),
-  };
-  const auto server = HttpPeer::server_specs(), mapping = HttpPeer::mapping_specs();
-  const auto place = std::find_if(all.begin(), all.end(), [](const OptionSpec &spec) {
-    return std::string_view(spec.name.text) == DISABLE_AFTER.text;
-  });
-  all.insert(place, server.begin(), server.end()); /* hints show the first ones */
-  all.insert(all.end(), mapping.begin(), mapping.end());
-  return all;
+const OptionTable<WebhookOptions> &WebhookOptions::table() {
+  using Of = WebhookOptions;
+  using standard_webhooks::SigningKey;
+  static const auto &table = *new OptionTable<Of>(
+      row(URL, &Of::target, As{WebhookUrl::parse, "`https://...`"},
+          "Where events are sent to; [variables](docs/webhooks-reference.md#templates) in path and query. A URL that "
+          "carries a token goes into the user mapping. https, unless `allow_http` is true.")
+          .in_both()
+          .otherwise("required, of the server or in the user mapping"),
+      row(FORMAT, &Of::format,
+          Choice<WebhookFormat>{{{"standard-webhooks", WebhookFormat::StandardWebhooks},
+                                 {"cloudevents", WebhookFormat::CloudEvents},
+                                 {"cloudevents-structured", WebhookFormat::Structured},
+                                 {"raw", WebhookFormat::Raw}}},
+          "Body and headers: `{\"id\", \"type\", \"timestamp\", \"data\"}`, signed; CloudEvents; or the payload as it is: "
+          "[the request](docs/webhooks-reference.md#the-request)."),
+      row("method", &Of::method, As{parse_method, "`POST`, `PUT`, `PATCH`, `DELETE`"}, "For any REST endpoint."),
+      row(BODY, &Of::body, As{BodyTemplate::parse, "`{\"payload\": ${payload}}`"},
+          "Instead of the format's body: a JSON [template](docs/webhooks-reference.md#templates). Empty: no body.")
+          .otherwise("that of the format"),
+      row(SOURCE, &Of::source, CloudEvents::parse_source, "Of CloudEvents: a template of a URI reference."),
+      row("header_prefix", &Of::header_prefix, Choice<std::string>{{{"webhook", "webhook"}, {"svix", "svix"}}},
+          "First part of the names of the headers for id, timestamp and signature."),
+      row("idempotency_key", &Of::idempotency_key, Boolean{},
+          "Whether [`Idempotency-Key`](docs/webhooks.md#call-an-existing-endpoint) carries the event's `dedup_key`, or "
+          "else its id."),
+      HttpPeer::rows(),
+      row(DISABLE_AFTER, &Of::disable_after, Duration{0ms, 24h * 365},
+          "After failing for this time without a success the sink is disabled, and its events are kept: "
+          "[stopped sinks](docs/webhooks-reference.md#stopped-sinks). 0: never."),
+      row(HEADERS, &Of::server_headers,
+          As{parse_headers, "a flat JSON object: `{\"X-Tenant\": \"${header.tenant}\"}`"}, "Sent with each request."),
+      row("forward_headers", &Of::forwarded,
+          As{ForwardedHeaders::parse, "names separated by commas, which may end with `*`"},
+          "Which of the event's headers are sent; "
+          "[some are never sent](docs/webhooks-reference.md#headers-of-the-event).")
+          .otherwise(std::string("`") + ForwardedHeaders::defaults + "`"),
+      row(OAUTH_TOKEN_URL, &Of::oauth_token_url, Text{check_token_url},
+          "Where the sink gets [access tokens](docs/webhooks-reference.md#access-tokens) by client credentials. https, "
+          "unless `allow_http` is true."),
+      row(OAUTH_CLIENT_ID, &Of::oauth_client_id, Text{check_oauth_text},
+          "With `oauth_token_url`: who asks for tokens."),
+      row(OAUTH_SCOPE, &Of::oauth_scope, Text{check_oauth_text, "separated by blanks"},
+          "With `oauth_token_url`: scopes of the token.")
+          .otherwise("none is named"),
+      row(OAUTH_AUDIENCE, &Of::oauth_audience, Text{check_oauth_text},
+          "With `oauth_token_url`: who the token is for, where the token endpoint asks for it.")
+          .otherwise("none is named"),
+      row(SECRET, &Of::secret, As{SigningKey::parse, "`whsec_...`, or `whsk_...`"},
+          "Signs every request. The base64 is of 24 to 64 random bytes, or of a "
+          "[private key](docs/webhooks.md#signatures-with-a-public-key).")
+          .as_secret()
+          .otherwise("requests are not signed"),
+      row(OLD_SECRET, &Of::old_secret, SigningKey::parse,
+          "During a rotation a second signing key: the header then has both signatures, that of `secret` first.")
+          .as_secret(),
+      row(BEARER_TOKEN, &Of::bearer_token, Text{check_bearer_token}, "Sent as `Authorization: Bearer ...`.")
+          .as_secret(),
+      row(OAUTH_CLIENT_SECRET, &Of::oauth_client_secret, Text{check_oauth_text},
+          "Of `oauth_client_id`, for `oauth_token_url`.")
+          .as_secret(),
+      row(USERNAME, &Of::username, Text{check_username}, "User name of Basic authentication.").as_secret(),
+      row(PASSWORD, &Of::password, Text{check_password}, "Password of Basic authentication.").as_secret(),
+      row(HEADERS, &Of::mapping_headers, As{parse_headers, "a flat JSON object"},
+          "Headers that are secret, without variables.")
+          .in_user_mapping(),
+      HttpPeer::certificate_rows());
+  return table;
 }
 
-const std::vector<OptionSpec> &webhook_options() {
-  static const auto &specs = *new std::vector<OptionSpec>(make_options());
-  return specs;
+void WebhookOptions::read_mapping(const Options &mapping) {
+  table().read(mapping, OB_USER_MAPPING, *this);
+  WebhookAuth::of(*this, mapping);
+  complete_peer_mapping();
+  add_webhook_secrets(*this, mapping, secrets);
 }
 
 }  // namespace outbox

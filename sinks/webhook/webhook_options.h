@@ -1,24 +1,44 @@
-/* webhook_options.h: the options of outbox_webhook: where each may be set, and which values it takes. */
+/* webhook_options.h: the options of outbox_webhook. */
 #pragma once
 
 #include <chrono>
+#include <optional>
 #include <string>
-#include <vector>
 
-#include "delivery/options/options.h"
+#include "delivery/formats/cloudevents.h"
+#include "delivery/formats/standard_webhooks.h"
+#include "delivery/http/http_headers.h"
+#include "delivery/http/http_peer.h"
+#include "webhook_body.h"
+#include "webhook_forward.h"
+#include "webhook_url.h"
 
 namespace outbox {
 
-inline constexpr OptionName METHOD{"method"}, BODY{"body"}, HEADER_PREFIX{"header_prefix"},
-    IDEMPOTENCY_KEY{"idempotency_key"}, DISABLE_AFTER{"disable_after"}, FORWARD_HEADERS{"forward_headers"},
-    OAUTH_TOKEN_URL{"oauth_token_url"}, OAUTH_CLIENT_ID{"oauth_client_id"}, OAUTH_SCOPE{"oauth_scope"},
-    OAUTH_AUDIENCE{"oauth_audience"}, SECRET{"secret"}, OLD_SECRET{"old_secret"},
-    OAUTH_CLIENT_SECRET{"oauth_client_secret"}, USERNAME{"username"};
+inline constexpr OptionName BODY{"body"}, DISABLE_AFTER{"disable_after"}, OAUTH_TOKEN_URL{"oauth_token_url"},
+    OAUTH_CLIENT_ID{"oauth_client_id"}, OAUTH_SCOPE{"oauth_scope"}, OAUTH_AUDIENCE{"oauth_audience"},
+    SECRET{"secret"}, OLD_SECRET{"old_secret"}, OAUTH_CLIENT_SECRET{"oauth_client_secret"}, USERNAME{"username"};
 
-const std::vector<OptionSpec> &webhook_options();
+enum class WebhookFormat { StandardWebhooks, CloudEvents, Structured, Raw };
 
-/* Parsers of values; each throws BadInput. */
-std::chrono::milliseconds disable_after_of(const Options &server); /* 0 = never */
-std::string parse_method(const std::string &name, const std::string &value);
+/* An empty text: not given. */
+struct WebhookOptions : HttpPeer {
+  WebhookUrl target; /* empty at DDL time if it may be in the user mapping */
+  WebhookFormat format = WebhookFormat::StandardWebhooks;
+  std::optional<BodyTemplate> body; /* replaces the format's body */
+  Template source = CloudEvents::default_source();
+  std::string header_prefix = "webhook";
+  bool idempotency_key = false;
+  std::chrono::milliseconds disable_after = std::chrono::hours(24 * 5); /* 0 = never */
+  HttpHeaders server_headers, mapping_headers;
+  ForwardedHeaders forwarded = ForwardedHeaders::parse({}, ForwardedHeaders::defaults);
+  std::string oauth_token_url, oauth_client_id, oauth_scope, oauth_audience, oauth_client_secret;
+  std::optional<standard_webhooks::SigningKey> secret, old_secret;
+  std::string bearer_token, username, password;
+
+  static const OptionTable<WebhookOptions> &table();
+  /* Reads a user mapping, and checks its options together. Throws BadInput. */
+  void read_mapping(const Options &mapping);
+};
 
 }  // namespace outbox

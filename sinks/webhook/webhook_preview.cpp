@@ -30,9 +30,9 @@ public:
 
   Preview parts() {
     Preview parts;
-    bool secret_url = config_.url.empty() || config_.url_is_secret;
+    bool secret_url = config_.target.text().empty() || config_.url_is_secret;
     HttpMessage &request = content_.messages.at(0);
-    const std::string &url = request.url.empty() ? config_.url : request.url;
+    const std::string &url = request.url.empty() ? config_.target.text() : request.url;
 
     parts.push_back(bytes_part("method", {}, config_.method));
     parts.push_back(secret_url ? text_part("url", {}, "(in the user mapping)") : bytes_part("url", {}, url));

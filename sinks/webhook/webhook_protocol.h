@@ -22,7 +22,7 @@ public:
   explicit WebhookProtocol(std::shared_ptr<const WebhookConfig> config, std::shared_ptr<Reporter> reporter = {});
 
   const std::string &url() const override {
-    return config_->target.has_variables() ? config_->target.origin() : config_->url;
+    return config_->target.has_variables() ? config_->target.origin() : config_->target.text();
   }
   HttpMessage render(const ob_event &event) const override { return config_->render(event); }
   std::optional<HttpGrant> grant() const override;

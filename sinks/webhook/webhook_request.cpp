@@ -85,7 +85,7 @@ void WebhookConfig::write_content(const ob_event &event, HttpMessage &request) c
   } else if (event.payload_is_bytes) {
     request.body = view(event.payload);
     type = event.content_type.len ? view(event.content_type) : "application/octet-stream";
-  } else if (raw) {
+  } else if (format == WebhookFormat::Raw) {
     request.body = view(event.payload);
     has_content = event.payload.data != nullptr;
   } else {

@@ -134,6 +134,7 @@ WebhookUrl WebhookUrl::parse(const std::string &option, const std::string &value
   check_parts(option, shown);
 
   WebhookUrl url;
+  url.text_ = value;
   url.origin_ = origin_of(value);
   url.host_ = UrlParts(url.origin_).host;
   url.https_ = (value[4] | 0x20) == 's';

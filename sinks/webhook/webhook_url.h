@@ -13,6 +13,7 @@ public:
   /* Throws BadInput, which never shows the value, because it may contain a token. */
   static WebhookUrl parse(const std::string &option, const std::string &value);
 
+  const std::string &text() const { return text_; } /* as given */
   bool is_https() const { return https_; }
   bool has_variables() const { return has_variables_; }
   /* "https://example.com:8443": scheme, host and port, which contain no variable. */
@@ -23,8 +24,8 @@ public:
 
 private:
   bool https_ = true, has_variables_ = false;
-  std::string origin_, host_;  // the host as libcurl parses it
-  Template path_, query_;      // the query starts with its question mark
+  std::string text_, origin_, host_;  // the host as libcurl parses it
+  Template path_, query_;             // the query starts with its question mark
 };
 
 }  // namespace outbox

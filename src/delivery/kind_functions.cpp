@@ -16,10 +16,10 @@
 #include "delivery/engine/probe.h"
 #include "delivery/engine/sink_options.h"
 #include "delivery/http/network_guard.h"
+#include "delivery/options/common_options.h"
 #include "delivery/options/field.h"
 #include "delivery/options/guarded.h"
 #include "delivery/options/pem.h"
-#include "delivery/options/retry.h"
 
 using namespace outbox;
 
@@ -151,7 +151,7 @@ size_t option_names(const char *kind, ob_scope scope, const char **names, size_t
         found.push_back(name.text);
       return copy_names(found, names, max);
     }
-    for (const auto *specs : {&outbox::common_options(), &sink.options()})
+    for (const auto *specs : {&CommonOptions::table().specs(), &sink.options()})
       for (const OptionSpec &spec : *specs)
         if (scope == OB_SERVER ? spec.in_server : spec.in_mapping)
           found.push_back(spec.name.text);
@@ -166,38 +166,22 @@ size_t option_names(const char *kind, ob_scope scope, const char **names, size_t
 bool common_options(const char *kind, const ob_option *options, size_t n, ob_common *out, ob_error *error) noexcept {
   return guarded(error, false, [&] {
     const SinkKind &sink = sink_kind(kind);
-    KindDefaults defaults = sink.defaults(to_options(options, n));
+    const Options server = to_options(options, n);
+    const KindDefaults defaults = sink.defaults(server);
     const size_t max_payload = std::clamp(defaults.largest_message, OB_DEFAULT_MAX_PAYLOAD, OB_LARGEST_PAYLOAD);
-    *out = {true,
-            false,
-            0,
-            -1,
-            nullptr,
+    const CommonOptions given = CommonOptions::of(server);
+    const auto retry = std::find_if(options, options + n,
+                                    [](const ob_option &each) { return std::string_view(each.name) == RETRY.text; });
+    *out = {given.ordered,
+            given.blocks_on_dead_letter,
+            given.max_attempts.value_or(0),
+            given.retention ? given.retention->count() : -1,
+            given.retry.empty() ? nullptr : retry->value,
             defaults.max_attempts,
             defaults.retry,
             defaults.disable_after.count(),
-            max_payload,
+            given.max_payload.value_or(max_payload),
             defaults.longest_answer.count()};
-    for (const ob_option &option : std::span(options, n)) {
-      std::string name = option.name;
-      const char *value = option.value ? option.value : "";
-      for (const OptionSpec &spec : outbox::common_options())
-        if (name == spec.name.text && spec.check)
-          spec.check(name, value);
-      if (name == ORDERED.text)
-        out->ordered = parse_bool(name, value);
-      else if (name == ON_DEAD_LETTER.text)
-        out->block_on_dead_letter = parse_on_dead_letter(name, value);
-      else if (name == RETRY.text)
-        out->retry = value;
-      else if (name == MAX_ATTEMPTS.text)
-        out->max_attempts = static_cast<int>(parse_int(name, value, 1, INT32_MAX));
-      else if (name == MAX_PAYLOAD.text)
-        out->max_payload = parse_max_payload(name, value);
-      else if (name == RETENTION.text)
-        out->retention_ms =
-            parse_duration(name, value, std::chrono::milliseconds(0), std::chrono::milliseconds::max()).count();
-    }
     return true;
   });
 }
@@ -274,12 +258,11 @@ ob_sink *sink_open(ob_engine *engine, const char *name, const char *kind, const 
                    ob_error *error) noexcept {
   return guarded(error, static_cast<ob_sink *>(nullptr), [&]() -> ob_sink * {
     const SinkKind &sink = sink_kind(kind);
-    const Options secrets = mapping_of(given), server = server_of(given);
-    auto config = parse_options(sink, server, &secrets, owner_of(given));
-    const std::string *on_dead_letter = find_option(server, ON_DEAD_LETTER);
-    bool blocks_on_dead_letter = on_dead_letter && parse_on_dead_letter(ON_DEAD_LETTER, *on_dead_letter);
-    OpenSink *open_sink =
-        inside(engine)->open(name, sink, std::move(config), blocks_on_dead_letter, sink.secrets(secrets));
+    const Options mapping = mapping_of(given), server = server_of(given);
+    auto config = parse_options(sink, server, &mapping, owner_of(given));
+    SecretMask secrets = sink.secrets(*config, mapping);
+    OpenSink *open_sink = inside(engine)->open(name, sink, std::move(config),
+                                               CommonOptions::of(server).blocks_on_dead_letter, std::move(secrets));
     open_sink->kind = &this_library;
     return open_sink;
   });

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psycopg
-from outbox_rig.paths import ROOT, pg_config
+from outbox_rig.paths import ROOT
 
 BEGIN, END = "<!-- options of the {place}: made by make docs -->\n", "<!-- end of options -->\n"
 LIBRARIES = ("-lcurl", "-lssl", "-lcrypto", "-lpthread")
@@ -17,7 +17,7 @@ LIBRARIES = ("-lcurl", "-lssl", "-lcrypto", "-lpthread")
 @dataclass
 class Page:
     PAGE: Path
-    objects: tuple[str, ...]  # made by their own Makefile
+    files: tuple[str, ...]  # what the table is compiled or linked from, beside the kit
     header: str
     options: str
 
@@ -25,6 +25,7 @@ class Page:
         text, places = self.PAGE.read_text(), {}
         for line in self.rows().splitlines():
             place, name, default, values, description = line.split("\t")
+            assert description.endswith("."), f"option {name} has no text"
             places.setdefault(place, []).append(f"| `{name}` | {default} | {values} | {relative(description, self.PAGE)} |\n")
         for place, rows in places.items():
             begin = BEGIN.format(place=place)
@@ -33,13 +34,11 @@ class Page:
         return text
 
     def rows(self) -> str:
-        folder = (ROOT / self.objects[0]).parent
-        subprocess.run(["make", "-s", "-C", folder, f"PG_CONFIG={pg_config('bindir') / 'pg_config'}", *(Path(each).name for each in self.objects)], check=True)
         with tempfile.TemporaryDirectory() as directory:
             program = Path(directory) / "print_options"
-            # The functions that the parsers call in other files are not called here.
+            # The functions that the parsers call in other files are not called here. So no client library of a kind is needed.
             subprocess.run(["g++", "-std=c++20", f"-I{ROOT / 'src'}", "-include", ROOT / self.header, f"-DOPTIONS={self.options}", "-o", program,
-                            ROOT / "test/docs/print_options.cpp", *(ROOT / each for each in self.objects), ROOT / "liboutbox_sink.a", *LIBRARIES,
+                            ROOT / "test/docs/print_options.cpp", *(ROOT / each for each in self.files), ROOT / "liboutbox_sink.a", *LIBRARIES,
                             "-no-pie", "-Wl,--unresolved-symbols=ignore-all"], check=True)
             return subprocess.run([program], check=True, capture_output=True, text=True).stdout
 
@@ -50,9 +49,20 @@ def relative(text: str, page: Path) -> str:
 
 
 def of_kind(kind: str, options: str, *more: str) -> Page:
-    """`more`: the objects of parsers that stand in other files."""
-    return Page(ROOT / f"sinks/{kind}/README.md", tuple(f"sinks/{kind}/{name}.o" for name in (f"{kind}_options", *more)),
-                f"sinks/{kind}/{kind}_options.h", f"outbox::{kind}::{options}::table().specs()")
+    """`more`: the files of parsers that stand elsewhere."""
+    return Page(ROOT / f"sinks/{kind}/README.md", tuple(f"sinks/{kind}/{name}.cpp" for name in (f"{kind}_options", *more)),
+                f"sinks/{kind}/{kind}_options.h", f"outbox::{options}::table().specs()")
 
 
-PAGES = (of_kind("nats", "NatsOptions", "nkey", "subject"), of_kind("rabbitmq", "RabbitOptions"), of_kind("redis", "RedisOptions"))
+PAGES = (
+    Page(ROOT / "docs/sinks.md", (), "src/delivery/options/common_options.h", "outbox::CommonOptions::table().specs()"),
+    Page(ROOT / "docs/kafka-reference.md", tuple(f"sinks/kafka/kafka_{name}.o" for name in ("config", "record", "token_options")),
+         "sinks/kafka/kafka_config.h", "outbox::KafkaOptions::table().specs()"),
+    Page(ROOT / "docs/webhooks-reference.md", tuple(f"sinks/webhook/webhook_{name}.o" for name in ("options", "auth", "body", "forward", "url")),
+         "sinks/webhook/webhook_options.h", "outbox::WebhookOptions::table().specs()"),
+    of_kind("aws", "aws_sink::AwsOptions", "target"),
+    of_kind("grpc", "grpc::GrpcOptions"),
+    of_kind("nats", "nats::NatsOptions"),
+    of_kind("rabbitmq", "rabbitmq::RabbitOptions"),
+    of_kind("redis", "redis::RedisOptions"),
+)

@@ -10,6 +10,7 @@ int main() {
   for (const outbox::OptionSpec &spec : OPTIONS)
     for (bool server : {true, false})
       if (server ? spec.in_server : spec.in_mapping)
-        printf("%s\t%s\t%s\t%s\t%s%s\n", server ? "server" : "user mapping", spec.name.text, spec.fallback.c_str(),
-               spec.takes.c_str(), spec.superuser ? "Superuser only. " : "", spec.description);
+        printf("%s\t%s\t%s\t%s\t%s%s\n", server ? "server" : "user mapping", spec.name.text,
+               spec.fallback.empty() ? "none" : spec.fallback.c_str(), spec.takes.c_str(),
+               spec.superuser ? "Superuser only. " : "", spec.description);
 }

@@ -176,11 +176,15 @@ TEST(AwsCredentials, TheOptionsNameOneSource) {
   const aws::CredentialNames names{OptionName("aws_credentials"), OptionName("aws_access_key_id"),
                                    OptionName("aws_secret_access_key"), OptionName("aws_session_token")};
   Options keys{{"aws_access_key_id", "AKIAIOSFODNN7EXAMPLE"}, {"aws_secret_access_key", "s"}};
+  const OptionTable<aws::CredentialOptions> table(aws::CredentialOptions::rows(names));
   auto refusal = [&](const Options &server, const Options &mapping) {
-    return std::string(bad_input_of([&] { return aws::parse_credentials(server, &mapping, names); }).what());
+    aws::CredentialOptions options;
+    table.read(server, OB_SERVER, options);
+    table.read(mapping, OB_USER_MAPPING, options);
+    return std::string(bad_input_of([&] { return options.source(true, names); }).what());
   };
   EXPECT_EQ(refusal({}, keys), "");
-  EXPECT_EQ(aws::parse_credentials({}, nullptr, names), nullptr);
+  EXPECT_EQ(aws::CredentialOptions().source(false, names), nullptr);
   EXPECT_EQ(refusal({}, {}), "option \"aws_access_key_id\" is missing");
   EXPECT_EQ(refusal({{"aws_credentials", "chain"}}, keys),
             "options \"aws_credentials\" and \"aws_access_key_id\" exclude each other");
@@ -188,8 +192,9 @@ TEST(AwsCredentials, TheOptionsNameOneSource) {
             "option \"aws_secret_access_key\" is required with \"aws_access_key_id\"");
   EXPECT_EQ(refusal({{"aws_credentials", "chain"}}, {{"aws_session_token", "t"}}),
             "option \"aws_access_key_id\" is required with \"aws_session_token\"");
-  auto specs = aws::credential_options();
-  ASSERT_STREQ(specs[0].name.text, "credentials");
-  EXPECT_TRUE(specs[0].superuser);
-  EXPECT_THROW(specs[0].check("credentials", "mine"), BadInput);
+  auto rows = aws::CredentialOptions::rows();
+  ASSERT_STREQ(rows[0].name.text, "credentials");
+  EXPECT_TRUE(rows[0].superuser);
+  aws::CredentialOptions options;
+  EXPECT_THROW(rows[0].read(options, "credentials", "mine"), BadInput);
 }

@@ -33,7 +33,7 @@ protected:
   KafkaRecord() { ob_set_database("shop"); }
 
   Made make(const Options &options) {
-    KafkaRecordMaker maker(options);
+    KafkaRecordMaker maker(KafkaRecordOptions::parse(options));
     maker.make(event.raw(), record);
     Made made{record.topic, record.partition, str(record.key), str(record.value), {}, record.timestamp_ms};
     for (const ob_header &header : record.headers)
@@ -51,11 +51,11 @@ protected:
     return bad.what();
   }
   static std::string refused(const Options &options, std::string *rest = nullptr) {
-    return error_of([&] { KafkaRecordMaker maker(options); }, rest);
+    return error_of([&] { KafkaRecordMaker maker(KafkaRecordOptions::parse(options)); }, rest);
   }
   /* The record of an event that is in the table. */
   std::string check(const Options &options, std::string *rest = nullptr) {
-    KafkaRecordMaker maker(options);
+    KafkaRecordMaker maker(KafkaRecordOptions::parse(options));
     return error_of(
         [&] {
           ob_event raw = event.raw();
@@ -67,7 +67,7 @@ protected:
   }
   /* The record of an event that is being enqueued. */
   std::string check_new(const Options &options, std::string *rest = nullptr) {
-    KafkaRecordMaker maker(options);
+    KafkaRecordMaker maker(KafkaRecordOptions::parse(options));
     return error_of([&] { maker.check_new(event.raw()); }, rest);
   }
 
@@ -370,21 +370,25 @@ TEST_F(KafkaRecord, MistakesInOptionsAreToldAtOnce) {
 
 TEST_F(KafkaRecord, TheCheckCountsWhatCannotBeLess) {
   event.payload = R"({"a": 1, "b": "x"})";
-  auto least = [&](const Options &options) { return KafkaRecordMaker(options).check(event.raw()); };
+  auto least = [&](const Options &options) {
+    return KafkaRecordMaker(KafkaRecordOptions::parse(options)).check(event.raw());
+  };
   for (const Options &options :
        {Options{}, Options{{"value_format", "json_string"}}, Options{{"value_format", "json_compact"}},
         Options{{"value_format", "json_compact"}, {"null_behavior", "ignore"}},
         Options{{"value_format", "connect_json"}}, Options{{"format", "cloudevents"}},
         Options{{"format", "cloudevents-structured"}}}) {
-    KafkaRecordMaker(options).make(event.raw(), record);
+    KafkaRecordMaker(KafkaRecordOptions::parse(options)).make(event.raw(), record);
     EXPECT_LE(least(options), record.size() + 2); /* an empty JSON string has quotes */
     EXPECT_GE(least(options), record.key.len + event.payload.size() * (options.count("null_behavior") ? 0 : 1) / 2);
   }
-  EXPECT_EQ(KafkaRecordMaker(Options{}).max_payload(1000), 1000u);
-  EXPECT_EQ(KafkaRecordMaker(Options{{"value_format", "json_compact"}}).max_payload(1000), 2000u);
-  EXPECT_EQ(
-      KafkaRecordMaker(Options{{"value_format", "json_compact"}, {"null_behavior", "ignore"}}).max_payload(1000),
-      SIZE_MAX);
+  EXPECT_EQ(KafkaRecordMaker(KafkaRecordOptions::parse(Options{})).max_payload(1000), 1000u);
+  EXPECT_EQ(KafkaRecordMaker(KafkaRecordOptions::parse(Options{{"value_format", "json_compact"}})).max_payload(1000),
+            2000u);
+  EXPECT_EQ(KafkaRecordMaker(
+                KafkaRecordOptions::parse(Options{{"value_format", "json_compact"}, {"null_behavior", "ignore"}}))
+                .max_payload(1000),
+            SIZE_MAX);
 }
 
 TEST(Uuid, LowerCaseWithHyphens) {
@@ -402,7 +406,7 @@ TEST(KafkaMessages, HaveTheSizeThatLibrdkafkaTakes) {
     char text[32];
     size_t size = sizeof text;
     ASSERT_EQ(rd_kafka_conf_get(config.conf().get(), "message.max.bytes", text, &size), RD_KAFKA_CONF_OK);
-    EXPECT_EQ(KafkaMessages(server).max_message_bytes(), std::stoul(text)) << bytes;
+    EXPECT_EQ(KafkaMessages(KafkaRecordOptions(), server).max_message_bytes(), std::stoul(text)) << bytes;
   }
 }
 

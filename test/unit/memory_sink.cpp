@@ -1,5 +1,7 @@
 #include "memory_sink.h"
 
+#include "delivery/options/option_table.h"
+
 #include <algorithm>
 #include <mutex>
 #include <thread>
@@ -94,26 +96,35 @@ private:
   std::shared_ptr<Hang> hang_;
 };
 
-constexpr OptionName CAPACITY{"capacity"}, PATH{"path"};
+constexpr OptionName PATH{"path"};
+
+struct MemoryOptions {
+  uint32_t capacity = Config().capacity;
+  std::string token, path;
+};
+
+const OptionTable<MemoryOptions> &table() {
+  static const auto &made =
+      *new OptionTable<MemoryOptions>(row("capacity", &MemoryOptions::capacity, Integer{1, 1000}, "Events held."),
+                                      row("token", &MemoryOptions::token, Text{}, "A secret.").as_secret(),
+                                      row(PATH, &MemoryOptions::path, Text{}, "For superusers.").by_superuser());
+  return made;
+}
 
 class MemoryKind : public SinkKind {
 public:
   MemoryKind() : SinkKind("memory") {}
-  const std::vector<OptionSpec> &options() const override {
-    static const auto &specs = *new std::vector<OptionSpec>{
-        server_option(
-            CAPACITY, [](const std::string &name, const std::string &value) { parse_int(name, value, 1, 1000); },
-            "Events held."),
-        secret_option(OptionName("token"), nullptr, "A secret."),
-        superuser_option(PATH, nullptr, "For superusers."),
-    };
-    return specs;
-  }
+  const std::vector<OptionSpec> &options() const override { return table().specs(); }
   std::vector<OptionName> target_options() const override { return {PATH}; }
+  void check_mapping(const Options &mapping) const override {
+    MemoryOptions options;
+    table().read(mapping, OB_USER_MAPPING, options);
+  }
   std::shared_ptr<const SinkConfig> parse(const Options &server, const Options *, Owner) const override {
+    MemoryOptions options;
+    table().read(server, OB_SERVER, options);
     auto config = std::make_shared<Config>();
-    if (auto *capacity = find_option(server, CAPACITY))
-      config->capacity = static_cast<uint32_t>(parse_int(CAPACITY, *capacity, 1, 1000));
+    config->capacity = options.capacity;
     return config;
   }
   std::unique_ptr<Sink> open(const std::string &name, std::shared_ptr<const SinkConfig> config,

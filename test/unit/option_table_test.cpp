@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include "bad_input.h"
-#include "delivery/options/option_values.h"
 #include "delivery/options/template.h"
 
 using namespace std::chrono_literals;
@@ -14,11 +13,11 @@ namespace {
 
 enum class Colour { Red, Green };
 
-struct Shared {
+struct SampleBase {
   std::chrono::milliseconds pause{1000};
 };
 
-struct Sample : Shared {
+struct Sample : SampleBase {
   bool loud = false;
   uint32_t many = 20;
   size_t size = 1024;
@@ -29,15 +28,15 @@ struct Sample : Shared {
   std::string path = "/", secret, for_all;
 };
 
-std::vector<Row<Shared>> shared_rows() {
-  return {row("pause", &Shared::pause, Duration{100ms, 5min}, "How long.")};
+std::vector<Row<SampleBase>> base_rows() {
+  return {row("pause", &SampleBase::pause, Duration{100ms, 5min}, "How long.")};
 }
 
 const OptionTable<Sample> &table() {
   static const auto &made = *new OptionTable<Sample>(
       row("loud", &Sample::loud, Boolean{}, ""), row("many", &Sample::many, Integer{1, 100, "events"}, ""),
       row("size", &Sample::size, Size{1024, 4 << 20}, ""),
-      row("most", &Sample::most, Integer{1, 9}, "").otherwise("no limit"), shared_rows(),
+      row("most", &Sample::most, Integer{1, 9}, "").otherwise("no limit"), base_rows(),
       row("beat", &Sample::beat, WholeSeconds{1s, 1h}, ""),
       row("colour", &Sample::colour, Choice<Colour>{{{"red", Colour::Red}, {"green", Colour::Green}}}, ""),
       row("place", &Sample::place, Template::parse, "").taking("a template"),
@@ -128,10 +127,10 @@ TEST(OptionTable, SaysWhereDefaultAndValues) {
 }
 
 TEST(OptionTable, ALaterRowReplacesAnEarlierOneOfItsName) {
-  struct Other : Shared {
+  struct Other : SampleBase {
     std::string pause_in_words;
   };
-  OptionTable<Other> other(shared_rows(), row("pause", &Other::pause_in_words, Text{}, "In words."));
+  OptionTable<Other> other(base_rows(), row("pause", &Other::pause_in_words, Text{}, "In words."));
   ASSERT_EQ(other.specs().size(), 1u);
   EXPECT_STREQ(other.specs()[0].description, "In words.");
   Other config;

@@ -174,7 +174,7 @@ TEST(WebhookOptions, TheUrlMayStandInTheUserMapping) {
   EXPECT_EQ(refused({}, &none).kind, OB_MISSING_OPTION);
   auto config =
       std::dynamic_pointer_cast<const WebhookConfig>(webhook().parse({{"url", "https://a.example/"}}, &mapping));
-  EXPECT_EQ(config->url, "https://example.com/token");
+  EXPECT_EQ(config->target.text(), "https://example.com/token");
   mapping["url"] = "http://example.com/token";
   EXPECT_EQ(refused({}, &mapping).subject, "url");
 }

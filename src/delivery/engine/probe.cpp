@@ -56,7 +56,7 @@ std::shared_ptr<void> Probe::try_out(const SinkKind &kind, const Options &server
                                      Owner owner) {
   try {
     auto config = parse_options(kind, server, &mapping, owner);
-    secrets_ = kind.secrets(mapping);
+    secrets_ = kind.secrets(*config, mapping);
     auto remains = kind.probe(config, *this);
     if (!send_ || !can_deliver_)
       return remains;

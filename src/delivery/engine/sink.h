@@ -196,7 +196,7 @@ public:
   explicit SinkKind(const char *name);
   virtual ~SinkKind() = default;
   const char *name() const { return name_; }
-  /* The kind's own options, in addition to the common ones. */
+  /* The kind's own options, in addition to the common ones: those of an OptionTable (option_table.h). */
   virtual const std::vector<OptionSpec> &options() const = 0;
   /* Those of the server's options that hold the address of the sink, of which one is given: `target` in outbox.sinks.
    */
@@ -209,20 +209,21 @@ public:
   }
   /* Appends the names that check_other() knows, for the HINT about an unknown option. */
   virtual void other_names(ob_scope, std::vector<const char *> &) const {}
-  /* Checks combinations of a user mapping's options. Throws BadInput. */
+  /* Checks a user mapping's options, each and together, as parse() does: when DDL gives them, without a server.
+   * Throws BadInput. */
   virtual void check_mapping(const Options & /*mapping*/) const {}
-  /* The secrets of a mapping, which parse() has accepted, that no text of its sinks may show. By default the values
-   * of all secret options, but for one that is also the option "user". */
-  virtual SecretMask secrets(const Options &mapping) const;
+  /* The secrets of a mapping that no text of its sinks may show; parse() has made `config` of it. By default the
+   * values of all secret options, but for one that is also the option "user". */
+  virtual SecretMask secrets(const SinkConfig &config, const Options &mapping) const;
   /* Finds typical mistakes in options that parse() has accepted, for outbox.doctor(). `mapping` is null if the sink
    * has no user mapping. */
   virtual std::vector<Advice> advise(const SinkConfig & /*config*/, const Options & /*server*/,
                                      const Options * /*mapping*/) const {
     return {};
   }
-  /* Checks values and required options. `mapping` is null when only the server's options are known (DDL time, enqueue
-   * time); options that the user mapping may contain are then not required. `owner` matters only to a configuration
-   * that connects. */
+  /* Reads the options, and checks them each and together. `mapping` is null when only the server's options are known
+   * (DDL time, enqueue time); options that the user mapping may contain are then not required. `owner` matters only
+   * to a configuration that connects. */
   virtual std::shared_ptr<const SinkConfig> parse(const Options &server, const Options *mapping,
                                                   Owner owner = Owner::User) const = 0;
   /* By default it throws: a kind of a library that only makes messages opens no sink. */

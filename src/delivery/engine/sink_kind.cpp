@@ -53,7 +53,7 @@ void SinkKind::set_unavailable(std::string name, BadInput why) {
   unavailable().kinds.insert_or_assign(std::move(name), std::move(why));
 }
 
-SecretMask SinkKind::secrets(const Options &mapping) const {
+SecretMask SinkKind::secrets(const SinkConfig & /*config*/, const Options &mapping) const {
   SecretMask mask;
   /* A password that equals the user's name is no secret. */
   const std::string *user = find_option(mapping, USER);

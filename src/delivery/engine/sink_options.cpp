@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <span>
 
+#include "delivery/options/common_options.h"
+
 namespace outbox {
 
 const SinkKind &sink_kind(std::string_view name) {
@@ -54,7 +56,7 @@ static const OptionSpec *find_spec(const std::vector<OptionSpec> &specs, const s
 
 void check_options(const SinkKind &kind, ob_scope scope, const Options &options, bool superuser) {
   for (const auto &[name, value] : options) {
-    const OptionSpec *spec = find_spec(common_options(), name, scope);
+    const OptionSpec *spec = find_spec(CommonOptions::table().specs(), name, scope);
     if (!spec)
       spec = find_spec(kind.options(), name, scope);
     if (!spec) {
@@ -68,14 +70,9 @@ void check_options(const SinkKind &kind, ob_scope scope, const Options &options,
       throw_not_for_mapping(name);
     if (spec->superuser && !superuser)
       throw_superuser_only(name, {});
-    if (spec->check)
-      spec->check(name, value);
   }
-  const std::string *ordered = find_option(options, ORDERED), *on_dead_letter = find_option(options, ON_DEAD_LETTER);
-  if (ordered && !parse_bool(ORDERED, *ordered) && on_dead_letter &&
-      parse_on_dead_letter(ON_DEAD_LETTER, *on_dead_letter))
-    throw BadInput(OB_BAD_VALUE, ON_DEAD_LETTER, "option \"on_dead_letter\" cannot be \"block\" in an unordered sink",
-                   "Without order no event waits for another.", "Leave out on_dead_letter, or ordered 'false'.");
+  if (scope == OB_SERVER)
+    CommonOptions::of(options).check_together();
 }
 
 void check_mapping(const SinkKind &kind, const Options &mapping, bool superuser) {
@@ -103,7 +100,7 @@ std::shared_ptr<const SinkConfig> parse_options(const SinkKind &kind, const Opti
                                                 Owner owner) {
   check_options(kind, OB_SERVER, server, true);
   if (mapping)
-    check_mapping(kind, *mapping, true);
+    check_options(kind, OB_USER_MAPPING, *mapping, true);
   return kind.parse(server, mapping, owner);
 }
 

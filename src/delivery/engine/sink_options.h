@@ -13,17 +13,17 @@ const SinkKind &sink_kind(std::string_view name);
 
 Options to_options(const ob_option *options, size_t n);
 
-/* Checks each option on its own: known, in the right place, allowed, with a valid value. Throws BadInput. */
+/* Checks which options are given: known, in the right place, allowed; and the values of those that all kinds have.
+ * Throws BadInput. */
 void check_options(const SinkKind &kind, ob_scope scope, const Options &options, bool superuser);
 
-/* Checks a user mapping's options, each and together. CREATE USER MAPPING and all who read a mapping call it, so that
- * none of them accepts what another refuses. Throws BadInput. */
+/* Checks a user mapping's options, each and together, for CREATE USER MAPPING. Throws BadInput. */
 void check_mapping(const SinkKind &kind, const Options &mapping, bool superuser);
 
 /* Checks what a server's owner who is not a superuser may override in the user mapping. Throws BadInput. */
 void check_owner(const SinkKind &kind, const Options &server, const Options &mapping);
 
-/* Checks the options again (an older version may have accepted more) and parses them. `mapping` may be null. */
+/* Checks the options (an older version may have accepted more) and parses them. `mapping` may be null. */
 std::shared_ptr<const SinkConfig> parse_options(const SinkKind &kind, const Options &server, const Options *mapping,
                                                 Owner owner = Owner::User);
 

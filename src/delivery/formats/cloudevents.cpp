@@ -143,8 +143,8 @@ CloudEvents::CloudEvents(Mode mode, Template source, const std::vector<Placement
       check_extension({as_text(placement.alias), as_text({}), false});
 }
 
-Template CloudEvents::source(const std::string *value) {
-  return Template::parse(SOURCE, value ? *value : "/outbox/${database}/${aggregate_type}");
+Template CloudEvents::default_source() {
+  return Template::parse(SOURCE, "/outbox/${database}/${aggregate_type}");
 }
 
 Template CloudEvents::parse_source(const std::string &name, const std::string &value) {

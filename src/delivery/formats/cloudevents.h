@@ -17,9 +17,9 @@ public:
   enum class Binding { Kafka, Http };
   CloudEvents(Mode mode, Template source, const std::vector<Placement> &placements, Binding binding = Binding::Kafka);
 
-  /* Parses option `source`; null means its default. Throws BadInput. */
-  static Template source(const std::string *value);
-  static Template parse_source(const std::string &name, const std::string &value);
+  /* Of option `source`. */
+  static Template parse_source(const std::string &name, const std::string &value); /* throws BadInput */
+  static Template default_source();
 
   void check(const ob_event &event) const override;
   bool reads_payload(const ob_event &event) const override;

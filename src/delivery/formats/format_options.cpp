@@ -6,8 +6,6 @@
 
 #include <algorithm>
 
-#include "delivery/options/option_values.h"
-
 namespace outbox {
 namespace {
 
@@ -46,10 +44,9 @@ std::vector<Row<FormatOptions>> FormatOptions::rows() {
                                 {"optional_bytes", NullBehavior::OptionalBytes}}},
           "With value_format `json_compact`: `ignore` leaves out members that are null or [], `optional_bytes` those "
           "that are []."),
-      row(HEADERS, &Of::placements, parse_placements,
-          "Columns beside the payload; `header.NAME` is a header of the event.")
-          .taking("`column:header[:alias], ...`, with `envelope` for format `debezium`")
-          .otherwise("none"),
+      row(HEADERS, &Of::placements,
+          As{parse_placements, "`column:header[:alias], ...`, with `envelope` for format `debezium`"},
+          "Columns beside the payload; `header.NAME` is a header of the event."),
       row(TOMBSTONE_ON_EMPTY_PAYLOAD, &Of::tombstone_on_empty_payload, Boolean{},
           "A payload that is NULL: `true` sends a tombstone, a record without a value; `false` sends null, in JSON "
           "formats.")
@@ -101,19 +98,6 @@ std::unique_ptr<const RecordFormat> FormatOptions::make() const {
     break;
   }
   return std::make_unique<CloudEvents>(CloudEvents::Mode::Structured, source, placements);
-}
-
-const std::vector<OptionSpec> &FormatOptions::specs() {
-  static const auto &specs = *new std::vector<OptionSpec>(checked(rows()));
-  return specs;
-}
-
-FormatOptions FormatOptions::parse(const Options &server) {
-  static const auto &table = *new OptionTable<FormatOptions>(rows());
-  FormatOptions parsed;
-  table.read(server, OB_SERVER, parsed);
-  parsed.check_format(server);
-  return parsed;
 }
 
 }  // namespace outbox

@@ -25,7 +25,7 @@ struct FormatOptions {
   NullBehavior null_behavior = NullBehavior::Keep;
   std::vector<Placement> placements; /* of option `headers` */
   std::optional<bool> tombstone_on_empty_payload;
-  Template source = CloudEvents::source(nullptr);
+  Template source = CloudEvents::default_source();
 
   /* `format` first. */
   static std::vector<Row<FormatOptions>> rows();
@@ -34,10 +34,6 @@ struct FormatOptions {
   std::unique_ptr<const RecordFormat> make() const;
   /* Whether an event without a payload is sent as a record, which may have no value. */
   bool sends_empty_payload() const;
-
-  /* For kinds without a table: the rows with a check of their values, and both steps of parsing. */
-  static const std::vector<OptionSpec> &specs();
-  static FormatOptions parse(const Options &server);
 };
 
 }  // namespace outbox

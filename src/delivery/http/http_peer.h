@@ -18,20 +18,13 @@
 #include "delivery/engine/advice.h"
 #include "delivery/http/http_proxy.h"
 #include "delivery/http/network_guard.h"
-#include "delivery/options/options.h"
+#include "delivery/options/pem.h"
 #include "delivery/options/rate_limiter.h"
 
 namespace outbox {
 
-inline constexpr OptionName TIMEOUT{"timeout"}, CONNECTION_LIFETIME{"connection_lifetime"},
-    CONCURRENCY{"concurrency"}, RATE_LIMIT{"rate_limit"}, MAX_PAUSE{"max_pause"}, ALLOW_HTTP{"allow_http"},
-    ALLOW_NETWORKS{"allow_networks"}, CA_PEM{"ca_pem"};
-
-/* A client's certificate for mutual TLS; empty: none. */
-struct ClientCertificate {
-  std::string certificate_pem, key_pem;  // the key is not encrypted
-  bool is_given() const { return !certificate_pem.empty(); }
-};
+inline constexpr OptionName TIMEOUT{"timeout"}, ALLOW_HTTP{"allow_http"}, ALLOW_NETWORKS{"allow_networks"},
+    CA_PEM{"ca_pem"};
 
 /* The events, by their positions, that the peer has answered with a failure since they were last submitted: no broken
  * connection is to blame for it. Dead letters remain until, at 500, all are forgotten, and each costs a new
@@ -76,37 +69,37 @@ inline KeptConnection kept_connection_for(const ob_event &event, PeerHistory &hi
 
 /* Immutable once it is parsed, but for the history. */
 struct HttpPeer {
-  static constexpr std::chrono::milliseconds default_timeout{15'000};
-  std::chrono::milliseconds timeout = default_timeout;
+  std::chrono::milliseconds timeout{15'000};
   std::chrono::milliseconds connection_lifetime{60'000};
   size_t concurrency = 32;
   std::optional<RateLimit> rate;
   std::chrono::milliseconds max_pause = std::chrono::hours(1);
-  NetworkGuard guard{{}};
-  std::string allow_networks;  // the option as given, for an error's hint
+  bool allow_http = false;
+  std::vector<Network> networks;  // that a superuser allows
+  NetworkGuard guard{{}};         // lets these through, and those of all sinks
   HttpProxy proxy;
   std::string ca_pem;
   ClientCertificate client;     // empty at DDL time and for checkers
-  SecretMask secrets;           // set by the kind; empty at DDL time and for checkers
+  SecretMask secrets;           // all of the user mapping; the kind adds its own
   std::string method = "POST";  // set by the kind
   bool http2 = false;           // set by the kind: HTTP/2 only, many requests on one connection
   bool head_suffices = false;   // set by the kind: a successful answer's body says nothing
   size_t kept_body = 1024;      // bytes of an answer's body that are kept; of an error's, at least OB_ERROR_MAX
   const std::shared_ptr<PeerHistory> history = std::make_shared<PeerHistory>();
 
-  /* The options that a kind adds to its own: of the server, and of the user mapping. */
-  static std::vector<OptionSpec> server_specs();
-  static std::vector<OptionSpec> mapping_specs();
-  /* Checks combinations of a user mapping's options. Throws BadInput. */
-  static void check_mapping(const Options &mapping);
-  static void add_secrets(const Options &mapping, SecretMask &secrets);
+  /* The options that a kind adds to its own. Without those of the client's certificate, it has none. */
+  static std::vector<Row<HttpPeer>> rows();
+  static std::vector<Row<HttpPeer>> certificate_rows();
+  /* After the rows of the server were read. `url` is the target of the requests, or its origin; empty at DDL time if
+   * it may be in the user mapping. Throws BadInput: also for an http URL without the option allow_http. */
+  void complete_peer(const std::string &url);
+  /* After those of the user mapping: checks them together. Throws BadInput. */
+  void complete_peer_mapping();
+  void check_certificate_is_used(const std::string &url) const; /* needs both */
   /* For KindDefaults: until then the endpoint may still work on a request. */
   static std::chrono::milliseconds longest_answer(const Options &server);
   /* For a URL in this option. */
   static std::vector<Advice> advise(const Options &server, OptionName option);
-  /* `url` is the target of the requests, or its origin; empty at DDL time if it may be in the user mapping. `mapping`
-   * may be null. Throws BadInput: also for an http URL without the option allow_http. */
-  void parse(const Options &server, const Options *mapping, const std::string &url);
 };
 
 }  // namespace outbox

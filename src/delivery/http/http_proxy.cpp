@@ -15,7 +15,8 @@ static const char *const in_mapping =
     "Give them to the user mapping: CREATE USER MAPPING FOR PUBLIC SERVER ... OPTIONS (proxy_username '...', "
     "proxy_password '...').";
 
-void check_proxy(const std::string &option, const std::string &value) {
+/* Checks of values. Their errors never show the value, because it may contain a password. */
+static void check_proxy(const std::string &option, const std::string &value) {
   switch (origin_fault(value)) {
   case OriginFault::None:
     break;
@@ -39,41 +40,40 @@ static bool is_plain(const std::string &value) {
   return std::none_of(value.begin(), value.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; });
 }
 
-void check_proxy_username(const std::string &option, const std::string &value) {
+static void check_proxy_username(const std::string &option, const std::string &value) {
   if (value.empty() || !is_plain(value) || value.find(':') != value.npos)
     refuse_value(option, "A proxy's user name is not empty, and has neither colons nor control characters.",
                  "Give the name without the password, which is option proxy_password.");
 }
 
-void check_proxy_password(const std::string &option, const std::string &value) {
+static void check_proxy_password(const std::string &option, const std::string &value) {
   if (value.empty() || !is_plain(value))
     refuse_value(option, "A proxy's password is not empty, and has no control characters.",
                  "Leave it out if the proxy requires none.");
 }
 
-void check_proxy_mapping(const Options &mapping) {
-  if (find_option(mapping, PROXY_PASSWORD) && !find_option(mapping, PROXY_USERNAME))
+void HttpProxy::check_login() const {
+  if (!password.empty() && username.empty())
     throw BadInput(OB_MISSING_OPTION, PROXY_USERNAME, "option \"proxy_username\" is missing",
                    "There is a proxy_password.", "Add option \"proxy_username\".");
 }
 
-HttpProxy parse_proxy(const Options &server, const Options *mapping, const std::string &url,
-                      const NetworkGuard &guard) {
-  HttpProxy proxy;
-  auto get = [](const Options &options, OptionName name) {
-    auto *found = find_option(options, name);
-    return found ? *found : std::string();
+std::vector<Row<HttpProxy>> HttpProxy::rows() {
+  return {
+      row(PROXY, &HttpProxy::url, Text{check_proxy, "`http://proxy.example.com:3128`, or https"},
+          "The [proxy](docs/webhooks.md#through-a-proxy) of all requests.")
+          .by_superuser(),
+      row(PROXY_USERNAME, &HttpProxy::username, Text{check_proxy_username}, "For the proxy, when it asks for one.")
+          .as_secret(),
+      row(PROXY_PASSWORD, &HttpProxy::password, Text{check_proxy_password}, "For the proxy, with `proxy_username`.")
+          .as_secret(),
   };
-  proxy.url = get(server, PROXY);
-  if (!proxy.is_used())
-    return proxy;
-  if (mapping) {
-    proxy.username = get(*mapping, PROXY_USERNAME);
-    proxy.password = get(*mapping, PROXY_PASSWORD);
-  }
-  if (auto target = literal_address(UrlParts(url).host))
-    proxy.refused_target = guard.check(*target);
-  return proxy;
+}
+
+void HttpProxy::complete(const std::string &target, const NetworkGuard &guard) {
+  if (is_used())
+    if (auto address = literal_address(UrlParts(target).host))
+      refused_target = guard.check(*address);
 }
 
 }  // namespace outbox

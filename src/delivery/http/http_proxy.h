@@ -5,7 +5,7 @@
 #include <string>
 
 #include "delivery/http/network_guard.h"
-#include "delivery/options/options.h"
+#include "delivery/options/option_table.h"
 
 namespace outbox {
 
@@ -18,19 +18,14 @@ struct HttpProxy {
    * cannot check them. */
   std::optional<Refusal> refused_target;
 
+  static std::vector<Row<HttpProxy>> rows();
+  /* After the rows of the server were read: `target` is the URL of the requests. */
+  void complete(const std::string &target, const NetworkGuard &guard);
+  /* After those of the user mapping. Throws BadInput. */
+  void check_login() const;
+
   bool is_used() const { return !url.empty(); }
   bool is_https() const { return url.size() >= 6 && (url[4] == 's' || url[4] == 'S'); }
 };
-
-/* Checks of values. The BadInput that they throw never shows the value, because it may contain a password. */
-void check_proxy(const std::string &option, const std::string &value);
-void check_proxy_username(const std::string &option, const std::string &value);
-void check_proxy_password(const std::string &option, const std::string &value);
-/* Checks the proxy's options in a user mapping. Throws BadInput. */
-void check_proxy_mapping(const Options &mapping);
-
-/* `url` is the target of the requests. Throws BadInput. */
-HttpProxy parse_proxy(const Options &server, const Options *mapping, const std::string &url,
-                      const NetworkGuard &guard);
 
 }  // namespace outbox

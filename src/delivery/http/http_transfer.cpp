@@ -410,8 +410,11 @@ std::string HttpTransfer::refused_networks() const {
 }
 
 std::string HttpTransfer::refusal_hint() const {
-  bool has_some = !peer_->allow_networks.empty();
-  std::string networks = has_some ? peer_->allow_networks + ", " + refused_networks() : refused_networks();
+  const bool has_some = !peer_->networks.empty();
+  std::string networks;
+  for (const Network &each : peer_->networks)
+    networks.append(each.text()).append(", ");
+  networks += refused_networks();
   std::string text = "If events are meant to go there, a superuser allows it by: ALTER SERVER " +
                      quote_identifier(sink_) + " OPTIONS (" + (has_some ? "SET" : "ADD") + " allow_networks '" +
                      networks + "')";

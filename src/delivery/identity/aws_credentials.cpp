@@ -48,55 +48,57 @@ void check_chain(const std::string &name, const std::string &value) {
 
 }  // namespace
 
-std::vector<OptionSpec> credential_options(const CredentialNames &names) {
-  return {
-      superuser_option(
-          names.credentials, check_chain,
-          "'chain': the server's own identity, from environment variables, a web identity token, or the metadata of "
-          "the container or instance. Default: the keys in the user mapping. Superuser only."),
-      mapping_option(names.access_key_id, check_key_id, "Of the AWS user or role."),
-      secret_option(names.secret_access_key, check_secret, "Of that access key id."),
-      secret_option(names.session_token, check_secret, "With temporary keys, which end after hours: for tests."),
+std::vector<Row<CredentialOptions>> CredentialOptions::rows(const CredentialNames &names) {
+  const std::vector<Row<Credentials>> keys = {
+      row(names.access_key_id, &Credentials::access_key_id, Text{check_key_id}, "Of the AWS user or role.")
+          .in_user_mapping(),
+      row(names.secret_access_key, &Credentials::secret_access_key, Text{check_secret}, "Of that access key id.")
+          .as_secret(),
+      row(names.session_token, &Credentials::session_token, Text{check_secret},
+          "With temporary keys, which end after hours: for tests.")
+          .as_secret(),
   };
+  return joined<CredentialOptions>(
+      row(names.credentials, &CredentialOptions::chain, Text{check_chain, "`chain`"},
+          "The server's own identity, from environment variables, a web identity token, or the metadata of the "
+          "container or instance.")
+          .by_superuser()
+          .otherwise("the keys in the user mapping"),
+      within(&CredentialOptions::keys, keys));
 }
 
-void check_credential_mapping(const Options &mapping, const CredentialNames &names) {
-  auto require = [&](OptionName name, OptionName with) {
-    if (find_option(mapping, with) && !find_option(mapping, name))
+void CredentialOptions::check_mapping(const CredentialNames &names) const {
+  auto require = [&](const std::string &value, OptionName name, const std::string &given, OptionName with) {
+    if (!given.empty() && value.empty())
       throw BadInput(OB_MISSING_OPTION, name,
                      "option \"" + std::string(name) + "\" is required with \"" + with.text + "\"",
                      "Requests are signed with an access key id and its secret access key.",
                      "Use CREATE USER MAPPING FOR PUBLIC SERVER ... OPTIONS (" + std::string(names.access_key_id) +
                          " '...', " + names.secret_access_key.text + " '...').");
   };
-  require(names.secret_access_key, names.access_key_id);
-  require(names.access_key_id, names.secret_access_key);
-  require(names.access_key_id, names.session_token);
+  require(keys.secret_access_key, names.secret_access_key, keys.access_key_id, names.access_key_id);
+  require(keys.access_key_id, names.access_key_id, keys.secret_access_key, names.secret_access_key);
+  require(keys.access_key_id, names.access_key_id, keys.session_token, names.session_token);
 }
 
-std::shared_ptr<const CredentialSource> parse_credentials(const Options &server, const Options *mapping,
-                                                          const CredentialNames &names) {
+std::shared_ptr<const CredentialSource> CredentialOptions::source(bool knows_mapping,
+                                                                  const CredentialNames &names) const {
   const std::string name = names.credentials, id_name = names.access_key_id;
-  const bool chain = find_option(server, names.credentials) != nullptr;
-  if (mapping)
-    check_credential_mapping(*mapping, names);
-  auto *id = mapping ? find_option(*mapping, names.access_key_id) : nullptr;
-  if (chain && id)
+  check_mapping(names);
+  if (!chain.empty() && !keys.access_key_id.empty())
     throw BadInput(OB_BAD_VALUE, id_name, "options \"" + name + "\" and \"" + id_name + "\" exclude each other",
                    "A request is signed with one identity.", "Leave one of them out.");
-  if (chain)
+  if (!chain.empty())
     return std::make_shared<const CredentialSource>(CredentialSource::chain());
-  if (!mapping)
+  if (!knows_mapping)
     return nullptr;
-  if (!id)
+  if (keys.access_key_id.empty())
     throw BadInput(OB_MISSING_OPTION, id_name, "option \"" + id_name + "\" is missing",
                    "The user mapping for PUBLIC has no AWS credentials.",
                    "Use CREATE USER MAPPING FOR PUBLIC SERVER ... OPTIONS (" + id_name + " '...', " +
                        names.secret_access_key.text + " '...'), or as a superuser option " + name +
                        " 'chain' of the server.");
-  auto *token = find_option(*mapping, names.session_token);
-  return std::make_shared<const CredentialSource>(
-      Credentials{*id, *find_option(*mapping, names.secret_access_key), token ? *token : std::string()});
+  return std::make_shared<const CredentialSource>(keys);
 }
 
 CredentialSource CredentialSource::chain() {

@@ -15,7 +15,7 @@
 
 #include "delivery/identity/aws_signature.h"
 #include "delivery/identity/renewed.h"
-#include "delivery/options/options.h"
+#include "delivery/options/option_table.h"
 
 namespace outbox::aws {
 
@@ -53,14 +53,17 @@ struct CredentialNames {
       session_token{"session_token"};
 };
 
-std::vector<OptionSpec> credential_options(const CredentialNames &names = {});
+/* An empty text: not given. */
+struct CredentialOptions {
+  std::string chain; /* of `credentials` */
+  Credentials keys;
 
-/* Checks a user mapping's options together. Throws BadInput. */
-void check_credential_mapping(const Options &mapping, const CredentialNames &names = {});
-
-/* Throws BadInput unless the options name exactly one source. Null if it would be in the user mapping and `mapping`
- * is null. */
-std::shared_ptr<const CredentialSource> parse_credentials(const Options &server, const Options *mapping,
-                                                          const CredentialNames &names = {});
+  static std::vector<Row<CredentialOptions>> rows(const CredentialNames &names = {});
+  /* Checks a user mapping's options together. Throws BadInput. */
+  void check_mapping(const CredentialNames &names = {}) const;
+  /* Throws BadInput unless the options name exactly one source. Null if it would be in the user mapping, and that is
+   * not known. */
+  std::shared_ptr<const CredentialSource> source(bool knows_mapping, const CredentialNames &names = {}) const;
+};
 
 }  // namespace outbox::aws

@@ -19,12 +19,10 @@ public:
   explicit BrokerGuard(std::vector<Network> allowed) : guard_(std::move(allowed)) {}
   /* The option that allows further networks: a row of the member that has them. */
   template <class Config> static Row<Config> allow_networks(std::vector<Network> Config::*member) {
-    return row("allow_networks", member, parse_networks,
+    return row("allow_networks", member, As{parse_networks, "CIDR: `127.0.0.0/8, ::1`"},
                "Networks that [are refused](docs/security.md#an-owner-of-sinks) to a sink whose owner is no superuser "
                "(the database server itself, link-local addresses, a cloud's metadata) and yet may be connected to.")
-        .by_superuser()
-        .taking("CIDR: `127.0.0.0/8, ::1`")
-        .otherwise("none");
+        .by_superuser();
   }
   /* With `networks` allowed in addition to those of all sinks. Nothing, if the sink's owner is a superuser: every
    * address may be connected to. */

@@ -8,8 +8,6 @@
 #include <charconv>
 
 #include "delivery/base/text.h"
-#include "delivery/options/option_values.h"
-#include "delivery/options/pem.h"
 
 namespace outbox {
 namespace {
@@ -40,11 +38,6 @@ bool parse_host(std::string_view text, Host &host) {
   return !host.name.empty() && (port.empty() || (port.starts_with(':') && is_port(host.port)));
 }
 
-[[noreturn]] void required(OptionName name, OptionName with, const char *detail) {
-  throw BadInput(OB_MISSING_OPTION, name,
-                 "option \"" + std::string(name) + "\" is required with \"" + with.text + "\"", detail);
-}
-
 }  // namespace
 
 std::vector<Host> parse_hosts(const std::string &name, const std::string &value) {
@@ -62,27 +55,15 @@ std::vector<Host> parse_hosts(const std::string &name, const std::string &value)
 std::vector<Row<ConnectOptions>> ConnectOptions::rows() {
   using Of = ConnectOptions;
   using namespace std::chrono_literals;
-  return {
+  return joined<Of>(
       row(CONNECT_TIMEOUT, &Of::connect_timeout, Duration{100ms, 5min},
           "How long connecting to one host may take, login included."),
-      BrokerGuard::allow_networks(&Of::networks),
-      row(TLS, &Of::tls, Boolean{}, "Connect with TLS, 1.2 or later."),
-      row(SSL_CA_PEM, &Of::ca_pem, Text{check_certificates_pem}, "Authorities of the peer's certificate.")
-          .taking("PEM")
+      BrokerGuard::allow_networks(&Of::networks), row(TLS, &Of::tls, Boolean{}, "Connect with TLS, 1.2 or later."),
+      row(SSL_CA_PEM, &Of::ca_pem, Text{check_certificates_pem, "PEM"}, "Authorities of the peer's certificate.")
           .otherwise("the system's authorities"),
       row(ENABLE_SSL_CERTIFICATE_VERIFICATION, &Of::verify, Boolean{},
-          "Whether the peer's certificate is verified, and made out to its host."),
-      row(SSL_CERTIFICATE_PEM, &Of::certificate_pem, Text{check_certificates_pem},
-          "The client's certificate; its authorities may follow.")
-          .in_user_mapping()
-          .taking("PEM")
-          .otherwise("none"),
-      row(SSL_KEY_PEM, &Of::key_pem, Text{check_key_pem},
-          "The private key of `ssl_certificate_pem`, without a password.")
-          .as_secret()
-          .taking("PEM")
-          .otherwise("none"),
-  };
+          "Verify the peer's certificate, and that it is made out to its host."),
+      ClientCertificate::rows());
 }
 
 void ConnectOptions::complete_connection(const PeerWords &of, const Options &server, Owner owner) {
@@ -99,17 +80,6 @@ void ConnectOptions::complete_connection(const PeerWords &of, const Options &ser
   if (!tls)
     for (OptionName name : {SSL_CA_PEM, ENABLE_SSL_CERTIFICATE_VERIFICATION})
       refuse_without_meaning(server, name, "The connection has no TLS: set tls 'true'.");
-}
-
-void ConnectOptions::complete_certificate(const Options &mapping) {
-  const std::string *certificate = find_option(mapping, SSL_CERTIFICATE_PEM),
-                    *key = find_option(mapping, SSL_KEY_PEM);
-  if (key && !certificate)
-    required(SSL_CERTIFICATE_PEM, SSL_KEY_PEM, "The peer is shown the certificate, and the key proves it.");
-  if (certificate && !key)
-    required(SSL_KEY_PEM, SSL_CERTIFICATE_PEM, "The peer is shown the certificate, and the key proves it.");
-  if (key)
-    check_key_pair(*key, *certificate);
 }
 
 void ConnectOptions::check_certificate_is_used() const {

@@ -11,6 +11,7 @@
 
 #include "delivery/engine/advice.h"
 #include "delivery/net/broker_guard.h"
+#include "delivery/options/pem.h"
 #include "delivery/options/options.h"
 
 namespace outbox {
@@ -31,21 +32,19 @@ struct PeerWords {
 };
 
 /* Immutable once it is parsed. */
-struct ConnectOptions {
+struct ConnectOptions : ClientCertificate {
   PeerWords words{"peer", "", ""};
   std::vector<Host> hosts;
   bool tls = false, verify = true;
-  std::string ca_pem, certificate_pem, key_pem; /* the key is not encrypted, once the mapping is complete */
-  std::vector<Network> networks;                /* that a superuser allows */
+  std::string ca_pem;
+  std::vector<Network> networks; /* that a superuser allows */
   std::chrono::milliseconds connect_timeout{10'000};
   std::optional<BrokerGuard> guard = {}; /* nothing: every address may be connected to */
 
   /* All but `hosts`, of which a kind says more: row(HOSTS, &Config::hosts, parse_hosts, "..."). */
   static std::vector<Row<ConnectOptions>> rows();
-  /* After the rows of the server were read: checks them together, and completes hosts and guard. */
+  /* After the rows of the server were read: checks them together, and completes hosts and guard. Throws BadInput. */
   void complete_connection(const PeerWords &of, const Options &server, Owner owner);
-  /* After those of the user mapping: checks them together, and opens the key. Both throw BadInput. */
-  void complete_certificate(const Options &mapping);
   void check_certificate_is_used() const; /* needs both */
 
   bool leaves_this_machine() const;

@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "delivery/options/option_values.h"
 #include "delivery/options/options.h"
 
 namespace outbox {
@@ -100,24 +101,44 @@ Row<Config> row(RowName name, Member Config::*member, Values values, const char 
           }};
 }
 
-/* For kinds without a table: the rows, with a check of their values. */
-template <class Config> std::vector<OptionSpec> checked(const std::vector<Row<Config>> &rows) {
-  std::vector<OptionSpec> specs;
-  for (const Row<Config> &row : rows) {
-    specs.push_back(row);
-    specs.back().check = [read = row.read](const std::string &name, const std::string &value) {
-      Config config;
-      read(config, name, value);
-    };
-  }
-  return specs;
+/* The rows of a part of the configuration that is a member of it. */
+template <class Config, class Part>
+std::vector<Row<Config>> within(Part Config::*part, const std::vector<Row<Part>> &rows) {
+  std::vector<Row<Config>> all;
+  for (const Row<Part> &row : rows)
+    all.emplace_back(row, [part, read = row.read](Config &config, const std::string &name, const std::string &value) {
+      read(config.*part, name, value);
+    });
+  return all;
+}
+
+/* Rows, and lists of rows, of `Config` and its bases. A row takes the place of an earlier one of its name. */
+template <class Config, class... Parts> std::vector<Row<Config>> joined(Parts... parts) {
+  std::vector<Row<Config>> all;
+  auto add = [&all](Row<Config> row) {
+    std::erase_if(all, [&row](const Row<Config> &each) {
+      return std::string_view(each.name.text) == row.name.text && each.in_server == row.in_server;
+    });
+    all.push_back(std::move(row));
+  };
+  auto add_part = [&add](auto part) {
+    if constexpr (requires { part.begin(); })
+      for (auto &row : part)
+        add(std::move(row));
+    else
+      add(std::move(part));
+  };
+  (add_part(std::move(parts)), ...);
+  return all;
 }
 
 /* The options of a kind. A table lives for ever: make it with new. */
 template <class Config> class OptionTable {
 public:
-  /* Of rows, and lists of rows, of `Config` and its bases. A row takes the place of an earlier one of its name. */
-  template <class... Parts> explicit OptionTable(Parts... parts) { (add(std::move(parts)), ...); }
+  /* Of what joined() takes. */
+  template <class... Parts>
+  explicit OptionTable(Parts... parts)
+      : rows_(joined<Config>(std::move(parts)...)), specs_(rows_.begin(), rows_.end()) {}
 
   const std::vector<OptionSpec> &specs() const { return specs_; }
 
@@ -135,26 +156,13 @@ public:
   }
 
 private:
-  void add(Row<Config> row) {
-    auto same = [&row](const OptionSpec &each) {
-      return std::string_view(each.name.text) == row.name.text && each.in_server == row.in_server;
-    };
-    std::erase_if(rows_, same);
-    std::erase_if(specs_, same);
-    specs_.push_back(row);
-    rows_.push_back(std::move(row));
-  }
-  template <class Base> void add(std::vector<Row<Base>> rows) {
-    for (Row<Base> &row : rows)
-      add(Row<Config>(std::move(row)));
-  }
   static void read_row(const Options &given, const Row<Config> &row, Config &config) {
     if (const std::string *value = find_option(given, row.name))
       row.read(config, row.name, *value);
   }
 
-  std::vector<Row<Config>> rows_;
-  std::vector<OptionSpec> specs_;
+  const std::vector<Row<Config>> rows_;
+  const std::vector<OptionSpec> specs_;
 };
 
 }  // namespace outbox

@@ -84,9 +84,22 @@ template <class Value> struct Choice {
   }
 };
 
+/* What a function makes of the value, with words for the documentation. */
+template <class Parse> struct As {
+  Parse *parse;
+  const char *words;
+
+  auto operator()(const std::string &name, const std::string &value) const { return parse(name, value); }
+  std::string takes() const { return words; }
+};
+template <class Parse> As(Parse *, const char *) -> As<Parse>;
+
 /* A text, as it is given, if `check` throws no BadInput. */
 struct Text {
   void (*check)(const std::string &name, const std::string &value) = [](const std::string &, const std::string &) {};
+  const char *words = "";
+
+  std::string takes() const { return words; }
 
   std::string operator()(const std::string &name, const std::string &value) const {
     check(name, value);

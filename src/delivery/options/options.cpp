@@ -9,8 +9,6 @@
 #include <charconv>
 
 #include "delivery/base/text.h"
-#include "delivery/options/match.h"
-#include "delivery/options/retry.h"
 
 namespace outbox {
 
@@ -112,62 +110,6 @@ size_t parse_size(const std::string &name, const std::string &value, size_t min,
                     "Expected a size from " + size_text(min) + " to " + size_text(max) +
                         ": a whole number of bytes, or one with a unit: kB, MB.");
   return number * unit->second;
-}
-
-bool parse_on_dead_letter(const std::string &name, const std::string &value) {
-  if (value != "continue" && value != "block")
-    throw_bad_value(name, value, "Expected \"continue\" or \"block\".");
-  return value == "block";
-}
-
-/* ---- what every kind has ---- */
-
-static void check_globs(const std::string &name, const std::string &value) {
-  for (std::string_view glob : split(value, ','))
-    if (glob.empty())
-      throw BadInput(OB_BAD_VALUE, name, "invalid value for option \"" + name + "\": \"" + value + "\"",
-                     "Expected a comma-separated list of patterns, and one of them is empty.",
-                     "Example: 'order.*, customer.created'. The default '*' takes everything.");
-  if (value.find(';') != value.npos)
-    throw BadInput(OB_BAD_VALUE, name, "invalid value for option \"" + name + "\": \"" + value + "\"",
-                   "Patterns are separated by commas, not by semicolons.", "Example: 'order.*, customer.created'.");
-}
-
-static void check_attempts(const std::string &name, const std::string &value) {
-  parse_int(name, value, 1, 10'000);
-}
-static void check_retention(const std::string &name, const std::string &value) {
-  parse_duration(name, value, milliseconds(0), std::chrono::hours(24 * 3650));
-}
-
-size_t parse_max_payload(const std::string &name, const std::string &value) {
-  return parse_size(name, value, 1024, OB_LARGEST_PAYLOAD);
-}
-
-const std::vector<OptionSpec> &common_options() {
-  static const auto &specs = *new std::vector<OptionSpec>{
-      server_option(EVENTS, check_globs, "Event types to take: comma-separated globs. Default '*'."),
-      server_option(AGGREGATES, check_globs, "Aggregate types to take: comma-separated globs. Default '*'."),
-      server_option(
-          MATCH, check<parse_match>,
-          "Headers that an event must have: comma-separated header=value pairs. Default: headers do not matter."),
-      server_option(ORDERED, check<parse_bool>,
-                    "Whether a failing event holds up the later ones of its key. Default true."),
-      server_option(ON_DEAD_LETTER, check<parse_on_dead_letter>,
-                    "What a dead letter does to its key: 'continue' (later events go on) or 'block' (they wait until "
-                    "a user acts). Default continue."),
-      server_option(RETRY, check<RetryPolicy::parse>,
-                    "When a failed event is tried again: 'exponential 100ms..5min' or steps '15s*3, 5min*5'."),
-      server_option(MAX_ATTEMPTS, check_attempts,
-                    "Failed deliveries after which an event becomes a dead letter: 1 to 10000."),
-      server_option(
-          RETENTION, check_retention,
-          "How long delivered events are kept: 0 (deleted at once) to 3650d. Default: the setting outbox.retention."),
-      server_option(MAX_PAYLOAD, check<parse_max_payload>,
-                    "Largest payload of an event in bytes, as it is sent, or with the unit kB or MB: 1kB to 256MB. "
-                    "Default 16MB, or the sink's largest message if that is larger."),
-  };
-  return specs;
 }
 
 }  // namespace outbox

@@ -135,6 +135,33 @@ void check_key_pair(const std::string &key_pem, const std::string &certificate_p
                  "authorities.");
 }
 
+std::vector<Row<ClientCertificate>> ClientCertificate::rows() {
+  using Of = ClientCertificate;
+  return {
+      row(SSL_CERTIFICATE_PEM, &Of::certificate_pem, Text{check_certificates_pem, "PEM"},
+          "The client's certificate, for mutual TLS; its authorities may follow.")
+          .in_user_mapping(),
+      row(SSL_KEY_PEM, &Of::key_pem, Text{check_key_pem, "PEM"},
+          "The private key of `ssl_certificate_pem`, without a password.")
+          .as_secret(),
+  };
+}
+
+void ClientCertificate::check_certificate() const {
+  auto required = [](const std::string &name, const char *with) {
+    throw BadInput(OB_MISSING_OPTION, name, "option \"" + name + "\" is required with \"" + with + "\"",
+                   "The peer is shown the certificate, and the key proves it.",
+                   "Use CREATE USER MAPPING FOR PUBLIC SERVER ... OPTIONS (" + name + " '...').");
+  };
+  if (certificate_pem.empty() && key_pem.empty())
+    return;
+  if (certificate_pem.empty())
+    required(SSL_CERTIFICATE_PEM, SSL_KEY_PEM.text);
+  if (key_pem.empty())
+    required(SSL_KEY_PEM, SSL_CERTIFICATE_PEM.text);
+  check_key_pair(key_pem, certificate_pem);
+}
+
 static std::string name_text(const X509_NAME *name) {
   Bio bio(BIO_new(BIO_s_mem()), BIO_free);
   char *text = nullptr;

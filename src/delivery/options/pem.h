@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "delivery/options/options.h"
+#include "delivery/options/option_table.h"
 
 namespace outbox {
 
@@ -19,6 +19,16 @@ void check_key_pem(const std::string &name, const std::string &value); /* throws
 
 /* Requires the key of the certificate. Throws BadInput about one of the two options. */
 void check_key_pair(const std::string &key, const std::string &certificate);
+
+/* A client's certificate for mutual TLS; empty: none. */
+struct ClientCertificate {
+  std::string certificate_pem, key_pem; /* the key has no password */
+
+  static std::vector<Row<ClientCertificate>> rows();
+  /* After those of a user mapping were read: throws BadInput unless they are a pair. */
+  void check_certificate() const;
+  bool is_given() const { return !certificate_pem.empty(); }
+};
 
 /* Facts about a certificate as text: "CN=broker"; begin and end of its validity: "2026-11-20 17:15:08 UTC"; its
  * hosts: "a.example, 10.0.0.1"; its key: "RSA, 2048 bits". */
