@@ -24,7 +24,7 @@ void judge_text(const std::string &text) {
   Status status;
   status.code = static_cast<Code>(text.size() % code_rules().size());
   status.text = decoded;
-  const HttpEnd end = end_of(status, {});
+  const Verdict end = verdict_of(status, false, {});
   HOLDS((end.outcome == Outcome::Sent) == end.error.empty());
   HOLDS(end.error.size() <= 1100 && fuzz::utf8_characters(end.error));
   HOLDS(end.error.find_first_of("\r\n") == std::string::npos);
