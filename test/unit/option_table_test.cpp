@@ -39,7 +39,7 @@ const OptionTable<Sample> &table() {
       row("most", &Sample::most, Integer{1, 9}, "").otherwise("no limit"), base_rows(),
       row("beat", &Sample::beat, WholeSeconds{1s, 1h}, ""),
       row("colour", &Sample::colour, Choice<Colour>{{{"red", Colour::Red}, {"green", Colour::Green}}}, ""),
-      row("place", &Sample::place, Template::parse, "").taking("a template"),
+      row("place", &Sample::place, As{Template::parse, "a template"}, ""),
       row("path", &Sample::path, Text{check_not_empty}, "").by_superuser(),
       row("secret", &Sample::secret, Text{}, "").as_secret().otherwise("none"),
       row("for_all", &Sample::for_all, Text{}, "").in_both());

@@ -46,12 +46,12 @@ std::vector<Row<HttpPeer>> HttpPeer::rows() {
       row("concurrency", &Of::concurrency, Integer{1, 1000, "requests"},
           "Requests at the same time, each of another key; with `ordered 'false'` also of one key. Several workers "
           "(`outbox.workers`) share it, at least one request each."),
-      row(ALLOW_HTTP, &Of::allow_http, Boolean{}, "Whether the URL may be http, unencrypted.").by_superuser(),
-      row(ALLOW_NETWORKS, &Of::networks, As{parse_networks, "CIDR: `10.0.0.0/8, fd00::/8`"},
+      row("allow_http", &Of::allow_http, Boolean{}, "Whether the URL may be http, unencrypted.").by_superuser(),
+      row("allow_networks", &Of::networks, As{parse_networks, "CIDR: `10.0.0.0/8, fd00::/8`"},
           "Networks that [are not public](docs/webhooks-reference.md#which-addresses-may-be-reached) and yet may be "
           "reached.")
           .by_superuser(),
-      row(CA_PEM, &Of::ca_pem, Text{check_certificates_pem, "PEM"},
+      row("ca_pem", &Of::ca_pem, Text{check_certificates_pem, "PEM"},
           "Authorities of the endpoint's certificate, and of that of an https proxy.")
           .otherwise("the system's authorities"),
       row("rate_limit", &Of::rate, As{parse_rate, "`100/s`, `600/min`, `1000/h`, `1/10s`"},

@@ -23,8 +23,7 @@
 
 namespace outbox {
 
-inline constexpr OptionName TIMEOUT{"timeout"}, ALLOW_HTTP{"allow_http"}, ALLOW_NETWORKS{"allow_networks"},
-    CA_PEM{"ca_pem"};
+inline constexpr OptionName TIMEOUT{"timeout"};
 
 /* The events, by their positions, that the peer has answered with a failure since they were last submitted: no broken
  * connection is to blame for it. Dead letters remain until, at 500, all are forgotten, and each costs a new

@@ -60,12 +60,12 @@ void HttpProxy::check_login() const {
 
 std::vector<Row<HttpProxy>> HttpProxy::rows() {
   return {
-      row(PROXY, &HttpProxy::url, Text{check_proxy, "`http://proxy.example.com:3128`, or https"},
+      row("proxy", &HttpProxy::url, Text{check_proxy, "`http://proxy.example.com:3128`, or https"},
           "The [proxy](docs/webhooks.md#through-a-proxy) of all requests.")
           .by_superuser(),
       row(PROXY_USERNAME, &HttpProxy::username, Text{check_proxy_username}, "For the proxy, when it asks for one.")
           .as_secret(),
-      row(PROXY_PASSWORD, &HttpProxy::password, Text{check_proxy_password}, "For the proxy, with `proxy_username`.")
+      row("proxy_password", &HttpProxy::password, Text{check_proxy_password}, "For the proxy, with `proxy_username`.")
           .as_secret(),
   };
 }

@@ -9,7 +9,7 @@
 
 namespace outbox {
 
-inline constexpr OptionName PROXY{"proxy"}, PROXY_USERNAME{"proxy_username"}, PROXY_PASSWORD{"proxy_password"};
+inline constexpr OptionName PROXY_USERNAME{"proxy_username"};
 
 struct HttpProxy {
   std::string url;  // empty: no proxy

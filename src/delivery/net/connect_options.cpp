@@ -56,7 +56,7 @@ std::vector<Row<ConnectOptions>> ConnectOptions::rows() {
   using Of = ConnectOptions;
   using namespace std::chrono_literals;
   return joined<Of>(
-      row(CONNECT_TIMEOUT, &Of::connect_timeout, Duration{100ms, 5min},
+      row("connect_timeout", &Of::connect_timeout, Duration{100ms, 5min},
           "How long connecting to one host may take, login included."),
       BrokerGuard::allow_networks(&Of::networks), row(TLS, &Of::tls, Boolean{}, "Connect with TLS, 1.2 or later."),
       row(SSL_CA_PEM, &Of::ca_pem, Text{check_certificates_pem, "PEM"}, "Authorities of the peer's certificate.")

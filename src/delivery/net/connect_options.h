@@ -16,7 +16,7 @@
 
 namespace outbox {
 
-inline constexpr OptionName HOSTS{"hosts"}, CONNECT_TIMEOUT{"connect_timeout"}, TLS{"tls"}, SSL_CA_PEM{"ssl_ca_pem"},
+inline constexpr OptionName HOSTS{"hosts"}, TLS{"tls"}, SSL_CA_PEM{"ssl_ca_pem"},
     ENABLE_SSL_CERTIFICATE_VERIFICATION{"enable_ssl_certificate_verification"};
 
 struct Host {

@@ -52,14 +52,9 @@ template <class Config> struct Row : OptionSpec {
     superuser = true;
     return std::move(*this);
   }
-  /* For the documentation: what happens without the option, where the member does not say it, and the values of a
-   * parser that does not say them. */
+  /* For the documentation: what happens without the option, where the member does not say it. */
   Row otherwise(std::string words) && {
     fallback = std::move(words);
-    return std::move(*this);
-  }
-  Row taking(std::string words) && {
-    takes = std::move(words);
     return std::move(*this);
   }
 };
