@@ -232,7 +232,7 @@ fuzz: ## parsers of foreign bytes; SECONDS=600: for each target; TARGETS="url ma
 	test/fuzz/run --seconds $(or $(SECONDS),60) $(TARGETS)
 test-faults: ## breaks the server at each fault point in each way; POINTS="claim. Sink" WAYS="kill wait" SEED=1: which
 	test/faults/run
-test-calls: ## each allocation and call of src/delivery and src/dispatch fails once; SCENARIO=webhook N=call:17: this one, with its stack
+test-calls: ## each allocation and call of src/delivery fails once; SCENARIO=webhook N=call:17: this one, with its stack
 	test/rig/install check
 	test/calls/run
 test-assert: ## on a PostgreSQL with --enable-cassert; CYCLES=20: of chaos

@@ -7,8 +7,6 @@
 #include <ctime>
 #include <utility>
 
-#include "delivery/base/until_memory.h"
-
 namespace outbox::aws_sink {
 
 aws::Headers signed_headers(const Target &target, const Content &content, const aws::Credentials &credentials,
@@ -63,7 +61,7 @@ Grant<aws::Credentials> Signer::fetch(const Stop &stop) {
     std::lock_guard lock(mutex_);
     if (!last_ && !stop()) {
       down_ = true;
-      until_memory([&] { reporter_->down(failure.what(), OB_REASON_AUTH); });
+      reporter_->down(failure.what(), OB_REASON_AUTH);
     }
     throw;
   }

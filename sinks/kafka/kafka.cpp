@@ -20,8 +20,8 @@ Submitted KafkaSink::produce(const KafkaTicket &event, const Record &record) {
   uint64_t opaque = slots_.take(event, topic, record.partition >= 0, alone, now_);
   rd_kafka_resp_err_t error = topic ? producer_->produce(*topic, record, opaque) : rd_kafka_last_error();
   if (error == RD_KAFKA_RESP_ERR_NO_ERROR) {
-    if (refused) /* the event is accepted by now */
-      until_memory([&] { topics_.submitted(record.topic, opaque, record.size(), now_); });
+    if (refused)
+      topics_.submitted(record.topic, opaque, record.size(), now_);
     return true;
   }
 
@@ -140,10 +140,10 @@ void KafkaSink::poll() {
     while (
         KafkaProducer::Event event =
             producer_->poll()) /* until it is empty: librdkafka signals the descriptor only when a queue was empty */
-      until_memory([&] { events.push_back(std::move(event)); });
+      events.push_back(std::move(event));
     on_endings(producer_->ended());
     for (const KafkaProducer::Event &event : events)
-      until_memory([&] { on_event(event.get()); });
+      on_event(event.get());
   }
   if (producer_ && producer_->stopped())
     producer_->purge_if_needed();
@@ -204,19 +204,18 @@ void KafkaSink::on_endings(const KafkaProducer::Endings &endings) {
     losses_.ended(1);
     std::string resumed;
     if (ending.error == RD_KAFKA_RESP_ERR_NO_ERROR && !topics_.empty() &&
-        until_memory([&] { return topics_.acknowledged(ending.opaque, resumed); })) {
+        topics_.acknowledged(ending.opaque, resumed)) {
       topics_changed_ = true;
-      resumed = until_memory([&] { return about_topic(resumed); });
-      reporter_->log(OB_LOG_INFO, text_if_memory(resumed, "is written again"));
+      resumed = about_topic(resumed);
+      reporter_->log(OB_LOG_INFO, resumed + "is written again");
       reporter_->resumed(std::move(resumed));
     }
     if (ending.error == RD_KAFKA_RESP_ERR_NO_ERROR) {
       if (ending.at >= 0) {
-        until_memory(
-            [&] { stored.push_back(acknowledgement(slot, endings.stored_at[static_cast<size_t>(ending.at)])); });
+        stored.push_back(acknowledgement(slot, endings.stored_at[static_cast<size_t>(ending.at)]));
       } else {
         if (sent.empty())
-          until_memory([&] { sent.reserve(endings.all.size()); });
+          sent.reserve(endings.all.size());
         sent.push_back(slot.ticket);
       }
       down_ = false;
@@ -226,14 +225,7 @@ void KafkaSink::on_endings(const KafkaProducer::Endings &endings) {
     report();
     static const KafkaProducer::TopicPartition nowhere{"", -1};
     const auto &[topic, partition] = ending.at < 0 ? nowhere : endings.failed_at[static_cast<size_t>(ending.at)];
-    try {
-      on_failure(slot, ending.opaque, ending.error, topic, partition);
-    } catch (const std::bad_alloc &) { /* before it was reported: it is sent again */
-      topics_.ended(ending.opaque);
-      reporter_->complete(
-          Completion{{Outcome::Returned, text_if_memory("out of memory")}, slot.ticket, slot.key_hash});
-      return_queued_of(slot.key_hash);
-    }
+    on_failure(slot, ending.opaque, ending.error, topic, partition);
   }
   report();
   if (!acknowledged)

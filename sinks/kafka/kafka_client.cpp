@@ -62,7 +62,7 @@ rd_kafka_resp_err_t KafkaClient::on_broker(rd_kafka_t *, int32_t, const char *pr
   std::string_view state(state_);
   if (*name == '\0' || port == 0) /* librdkafka's own, of no address */
     return RD_KAFKA_RESP_ERR_NO_ERROR;
-  try {
+  or_out_of_memory([&] {
     std::lock_guard lock(self->mutex_);
     KafkaLink &link = self->links_[std::string(name) + ":" + std::to_string(port)];
     auto now = std::chrono::steady_clock::now();
@@ -83,8 +83,7 @@ rd_kafka_resp_err_t KafkaClient::on_broker(rd_kafka_t *, int32_t, const char *pr
     link.protocol = protocol;
     if (state != "UPDATE")
       link.state = state;
-  } catch (...) { /* out of memory: the probe continues without this record */
-  }
+  });
   return RD_KAFKA_RESP_ERR_NO_ERROR;
 }
 

@@ -79,15 +79,14 @@ int KafkaDiagnosis::on_certificate(rd_kafka_t *, const char *broker, int32_t, in
   if (*error == X509_V_OK)
     return 1;
   auto *self = static_cast<KafkaDiagnosis *>(self_);
-  try {
+  or_out_of_memory([&] {
     auto facts = certificate_facts(der, size).value_or(CertificateFacts{"?", "?", "?", false});
     std::string problem = certificate_problem(
         *error, {"its", depth, facts, "the broker in bootstrap_servers, and in its advertised.listeners,"});
     std::lock_guard lock(self->mutex_);
     snprintf(text, text_size, "%s", problem.c_str());
     self->certificates_[broker] = std::move(problem);
-  } catch (const std::exception &) { /* out of memory: only librdkafka's text is shown */
-  }
+  });
   return 0;
 }
 

@@ -36,7 +36,7 @@ rd_kafka_resp_err_t KafkaProducer::on_broker(rd_kafka_t *, int32_t, const char *
                                              const char *state, void *self_) {
   auto *self = static_cast<KafkaProducer *>(self_);
   bool up = std::string_view(state) == "UP";
-  try {
+  or_out_of_memory([&] {
     std::string broker = std::string(name) + ":" + std::to_string(port);
     std::lock_guard lock(self->brokers_mutex_);
     bool came = up && self->connected_.insert(broker).second;
@@ -44,11 +44,10 @@ rd_kafka_resp_err_t KafkaProducer::on_broker(rd_kafka_t *, int32_t, const char *
       self->connected_.erase(broker);
     self->brokers_up_ = static_cast<int>(self->connected_.size());
     if (!came)
-      return RD_KAFKA_RESP_ERR_NO_ERROR;
+      return;
     self->times_up_++;
-  } catch (const std::bad_alloc &) { /* out of memory: the next acknowledgement shows that the broker is up */
-  }
-  self->wake_engine();
+    self->wake_engine();
+  });
   return RD_KAFKA_RESP_ERR_NO_ERROR;
 }
 
@@ -59,8 +58,8 @@ void KafkaProducer::add_ending(const rd_kafka_message_t *message) {
    * that just comes up). Only an offset proves that the message was stored. */
   if (ending.error == RD_KAFKA_RESP_ERR_NO_ERROR && message->offset < 0)
     ending.error = RD_KAFKA_RESP_ERR__NO_OFFSET;
-  std::lock_guard lock(endings_mutex_);
-  try {
+  or_out_of_memory([&] {
+    std::lock_guard lock(endings_mutex_);
     if (ending.error != RD_KAFKA_RESP_ERR_NO_ERROR) {
       endings_.failed_at.push_back({rd_kafka_topic_name(message->rkt), message->partition});
       ending.at = static_cast<int32_t>(endings_.failed_at.size() - 1);
@@ -68,13 +67,12 @@ void KafkaProducer::add_ending(const rd_kafka_message_t *message) {
       endings_.stored_at.push_back({message->offset, message->partition});
       ending.at = static_cast<int32_t>(endings_.stored_at.size() - 1);
     }
-  } catch (const std::bad_alloc &) { /* out of memory: it is reported without its place */
-  }
-  if (endings_.all.empty())
-    wake_engine();
-  endings_.all.push_back(ending);
-  if (is_topic_failure(ending.error))
-    topic_failed_ = true;
+    if (endings_.all.empty())
+      wake_engine();
+    endings_.all.push_back(ending);
+    if (is_topic_failure(ending.error))
+      topic_failed_ = true;
+  });
 }
 
 const KafkaProducer::Endings &KafkaProducer::ended() {

@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "delivery/base/until_memory.h"
 #include "delivery/engine/sink.h"
 #include "kafka_producer.h"
 
@@ -38,10 +37,7 @@ public:
 
   /* Returns the opaque for the message. `alone`: no later event of its key is produced until this one has ended. */
   uint64_t take(const KafkaTicket &event, KafkaProducer::Topic *topic, bool placed, bool alone, Time now) {
-    if (free_.empty()) { /* memory first: a slot is made with all that it needs, or not at all */
-      if (slots_.size() == slots_.capacity())
-        slots_.reserve(2 * slots_.size() + 16);
-      free_.reserve(slots_.capacity()); /* so that give() allocates nothing */
+    if (free_.empty()) {
       free_.push_back(static_cast<uint32_t>(slots_.size()));
       slots_.emplace_back();
     }
@@ -89,10 +85,9 @@ public:
 
   std::vector<Completion> release_all(std::string_view why) {
     std::vector<Completion> released;
-    until_memory([&] { released.reserve(used_); });
     for (uint32_t index = 0; index < slots_.size(); index++)
       if (Slot slot; slots_[index].used && give(static_cast<uint64_t>(slots_[index].generation) << 32 | index, slot))
-        released.push_back({{Outcome::Returned, text_if_memory(why)}, slot.ticket, slot.key_hash});
+        released.push_back({{Outcome::Returned, std::string(why)}, slot.ticket, slot.key_hash});
     return released;
   }
 

@@ -4,8 +4,6 @@
  */
 #include "kafka_token.h"
 
-#include "delivery/base/until_memory.h"
-
 namespace outbox {
 
 void expect_tokens(rd_kafka_conf_t *conf) {
@@ -32,8 +30,8 @@ void give_token(rd_kafka_t *client, const KafkaToken &token, std::chrono::steady
 }
 
 KafkaTokens::KafkaTokens(const std::shared_ptr<const KafkaTokenSource> &source, std::function<void(std::string)> warn)
-    : warn_(std::move(warn)), tokens_([source](const Stop &stop) { return source->fetch(stop); },
-                                      [this] { until_memory([this] { give_all(); }); }) {}
+    : warn_(std::move(warn)),
+      tokens_([source](const Stop &stop) { return source->fetch(stop); }, [this] { give_all(); }) {}
 
 void KafkaTokens::give(rd_kafka_t *client, const Renewed<KafkaToken>::Now &now) {
   if (now.value)

@@ -11,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include "delivery/base/until_memory.h"
 #include "delivery/engine/sink.h"
 #include "delivery/formats/record.h"
 #include "kafka_slots.h"
@@ -30,18 +29,11 @@ public:
   bool has_topic(const std::string &topic) const { return size_ > 0 && topics_.count(topic) > 0; }
   bool has_key(uint64_t key_hash) const { return size_ > 0 && keys_.count(key_hash) > 0; }
 
-  /* If it throws, at most an empty queue of the topic stays until each_topic(). */
   void add(Event event) {
-    const uint64_t key_hash = event.of.key_hash;
+    if (event.of.key_hash != 0)
+      keys_[event.of.key_hash]++;
     std::deque<Event> &queue = topics_[event.record.topic];
     queue.push_back(std::move(event));
-    try {
-      if (key_hash != 0)
-        keys_[key_hash]++;
-    } catch (...) {
-      queue.pop_back();
-      throw;
-    }
     size_++;
   }
 
@@ -64,12 +56,11 @@ public:
     std::vector<Completion> released;
     if (!everything && !has_key(key_hash))
       return released;
-    until_memory([&] { released.reserve(size_); });
     for (auto &[topic, queue] : topics_)
       std::erase_if(queue, [&](const Event &event) {
         if (!everything && event.of.key_hash != key_hash)
           return false;
-        released.push_back({{Outcome::Returned, text_if_memory(why)}, event.of.ticket, event.of.key_hash});
+        released.push_back({{Outcome::Returned, why}, event.of.ticket, event.of.key_hash});
         return true;
       });
     for (const Completion &each : released)

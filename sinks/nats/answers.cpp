@@ -7,7 +7,6 @@
 
 #include "acknowledgement.h"
 #include "delivery/base/clean_text.h"
-#include "delivery/base/until_memory.h"
 #include "publisher.h"
 
 namespace outbox::nats {
@@ -59,26 +58,21 @@ void Publisher::on_message(const Operation &message) {
   stall_detector_.on_acknowledgement(received_at_);
   acknowledged_at_ = received_at_;
   acknowledged_up_to_ = std::max(acknowledged_up_to_, at->first);
-  until_memory([&] {
-    Acknowledgement answer = read_acknowledgement(message);
-    if (answer.outcome == Outcome::Sent)
-      on_stored(at->second, message.text, answer.duplicate);
-    else if (answer.outcome == Outcome::Deferred)
-      on_refused(at->second, answer.why, answer.reason);
-    else
-      on_rejected(at->second, answer.why, answer.reason);
-  });
+  Acknowledgement answer = read_acknowledgement(message);
+  if (answer.outcome == Outcome::Sent)
+    on_stored(at->second, message.text, answer.duplicate);
+  else if (answer.outcome == Outcome::Deferred)
+    on_refused(at->second, answer.why, answer.reason);
+  else
+    on_rejected(at->second, answer.why, answer.reason);
   in_flight_.erase(at);
 }
 
-/* May be called again if it throws std::bad_alloc. */
 void Publisher::on_stored(const InFlight &message, std::string_view answer, bool duplicate) {
   if (queue_.keeps_acknowledgements())
     queue_.acknowledged(message.serial, place_of(answer));
-  if (stored_.size() == stored_.capacity())
-    stored_.reserve(2 * stored_.size() + 16);
   if (subjects_.any() && subjects_.passed(message.subject, message.counted, received_at_))
-    reporter_->resumed(text_if_memory(any_subject));
+    reporter_->resumed(any_subject);
   if (duplicate && message.is_new)
     on_foreign_duplicate(answer);
   stored_.push_back(message.serial);
@@ -87,15 +81,12 @@ void Publisher::on_stored(const InFlight &message, std::string_view answer, bool
 /* The stream has dropped a message that was sent for the first time: another publisher has used its Nats-Msg-Id. */
 void Publisher::on_foreign_duplicate(std::string_view answer) {
   if (!told_of_duplicate_)
-    reporter_->log(OB_LOG_WARNING, until_memory([&] {
-                     return "an event was dropped as a duplicate, though it is sent for the first time (" +
-                            place_of(answer) + "): another publisher has used its Nats-Msg-Id";
-                   }));
+    reporter_->log(OB_LOG_WARNING, "an event was dropped as a duplicate, though it is sent for the first time (" +
+                                       place_of(answer) + "): another publisher has used its Nats-Msg-Id");
   told_of_duplicate_ = true;
   reporter_->failed(OB_REASON_DUPLICATE);
 }
 
-/* May be called again if it throws std::bad_alloc. */
 void Publisher::on_refused(const InFlight &message, const std::string &why, ob_reason reason) {
   const std::string text = about_subject(message.subject) + why;
   if (subjects_.refused(message.subject, text, reason, message.counted, received_at_))
@@ -117,12 +108,9 @@ void Publisher::on_permission_error(std::string_view error) {
     stall_detector_.on_acknowledgement(received_at_);
     acknowledged_at_ = received_at_;
     acknowledged_up_to_ = std::max(acknowledged_up_to_, at->first);
-    until_memory([&] {
-      on_refused(at->second,
-                 "is not allowed to be published to by " + config_->options.who() +
-                     ": correct the user's permissions",
-                 OB_REASON_AUTH);
-    });
+    on_refused(at->second,
+               "is not allowed to be published to by " + config_->options.who() + ": correct the user's permissions",
+               OB_REASON_AUTH);
     in_flight_.erase(at);
     return;
   }
@@ -140,12 +128,10 @@ void Publisher::give_up_unanswered(Time now) {
 
 void Publisher::give_up_oldest() {
   auto at = in_flight_.begin();
-  until_memory([&] {
-    on_refused(at->second,
-               "is acknowledged by no stream within 30 s: create one for it, set no_ack of its stream to false, or "
-               "correct option subject",
-               OB_REASON_TOPIC);
-  });
+  on_refused(at->second,
+             "is acknowledged by no stream within 30 s: create one for it, set no_ack of its stream to false, or "
+             "correct option subject",
+             OB_REASON_TOPIC);
   in_flight_.erase(at);
 }
 

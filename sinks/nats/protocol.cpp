@@ -154,8 +154,6 @@ void append_header(std::string_view name, std::string_view value, std::string &b
 
 void append_publish(std::string_view subject, std::string_view reply, std::string_view data, size_t headers_size,
                     std::string &out) {
-  /* All or nothing when memory is short. */
-  out.reserve(out.size() + subject.size() + reply.size() + data.size() + 64);
   ((((out += "HPUB ") += subject) += ' ') += reply) += ' ';
   (((out += std::to_string(headers_size)) += ' ') += std::to_string(data.size())) += line_end;
   (out += data) += line_end;

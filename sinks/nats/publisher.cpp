@@ -62,7 +62,6 @@ void Publisher::connect() {
   report_up();
 }
 
-/* May be called again if it throws std::bad_alloc. */
 void Publisher::lose(const PeerError &error) {
   succeed(queue_, stored_);
   connection_.reset();
@@ -145,11 +144,10 @@ void Publisher::pump() {
     std::optional<Message> message = queue_.start(false, serial);
     if (!message)
       return;
-    queue_.send_or_return(serial, [&] { start(serial, std::move(*message)); });
+    start(serial, std::move(*message));
   }
 }
 
-/* If it throws, the message was not published and waits nowhere. */
 void Publisher::start(uint64_t serial, Message message) {
   if (!subjects_.any()) {
     publish(serial, message, false);
@@ -187,14 +185,8 @@ void Publisher::publish(uint64_t serial, Message &message, bool counted) {
   }
   const Time now = Clock::now();
   auto at = in_flight_.try_emplace(in_flight_.end(), last_number_ + 1);
-  try {
-    append_publish(message.subject, connection_->inbox(last_number_ + 1), message.data, message.headers_size,
-                   connection_->out());
-  } catch (...) {
-    in_flight_.erase(at);
-    subjects_.ended(message.subject, counted);
-    throw;
-  }
+  append_publish(message.subject, connection_->inbox(last_number_ + 1), message.data, message.headers_size,
+                 connection_->out());
   stall_detector_.on_submit(in_flight_.size() - 1, now);
   last_number_++;
   queue_.forget_bytes(serial);
@@ -218,12 +210,10 @@ void Publisher::send_waiting() {
       Waiting first = std::move(messages.front());
       messages.pop_front();
       n_waiting_--;
-      queue_.send_or_return(first.serial, [&, &subject = subject] {
-        if (answer == RefusedTargets::Answer::Defer)
-          defer(first.serial, subject);
-        else
-          publish(first.serial, first.message, answer != RefusedTargets::Answer::Send);
-      });
+      if (answer == RefusedTargets::Answer::Defer)
+        defer(first.serial, subject);
+      else
+        publish(first.serial, first.message, answer != RefusedTargets::Answer::Send);
     }
     at = messages.empty() ? waiting_.erase(at) : std::next(at);
   }

@@ -43,16 +43,6 @@ template <class Add> void append_frame(int type, amqp_channel_t channel, std::st
   out += static_cast<char>(AMQP_FRAME_END);
 }
 
-template <class Append> void all_or_nothing(std::string &out, Append append) {
-  size_t before = out.size();
-  try {
-    append();
-  } catch (...) {
-    out.resize(before);
-    throw;
-  }
-}
-
 void append_method_frame(amqp_channel_t channel, amqp_method_number_t id, void *method, size_t room,
                          std::string &out) {
   append_frame(AMQP_FRAME_METHOD, channel, out, [&] {
@@ -64,31 +54,29 @@ void append_method_frame(amqp_channel_t channel, amqp_method_number_t id, void *
 }  // namespace
 
 void append_method(amqp_channel_t channel, amqp_method_number_t id, void *method, std::string &out) {
-  all_or_nothing(out, [&] { append_method_frame(channel, id, method, largest_method, out); });
+  append_method_frame(channel, id, method, largest_method, out);
 }
 
 void append_heartbeat(std::string &out) {
-  all_or_nothing(out, [&] { append_frame(AMQP_FRAME_HEARTBEAT, 0, out, [] {}); });
+  append_frame(AMQP_FRAME_HEARTBEAT, 0, out, [] {});
 }
 
 void append_publish(amqp_channel_t channel, std::string_view exchange, std::string_view routing_key,
                     std::string_view properties, std::string_view body, bool mandatory, size_t frame_max,
                     std::string &out) {
   amqp_basic_publish_t publish{0, as_bytes(exchange), as_bytes(routing_key), mandatory, 0};
-  all_or_nothing(out, [&] {
-    append_method_frame(channel, AMQP_BASIC_PUBLISH_METHOD, &publish, 2 * short_string + 8, out);
-    append_frame(AMQP_FRAME_HEADER, channel, out, [&] {
-      append_number(AMQP_BASIC_CLASS, 2, out);
-      append_number(0, 2, out); /* weight */
-      append_number(body.size(), 8, out);
-      out += properties;
-    });
-    for (std::string_view rest = body; !rest.empty();) {
-      std::string_view part = rest.substr(0, frame_max - frame_overhead);
-      append_frame(AMQP_FRAME_BODY, channel, out, [&] { out += part; });
-      rest.remove_prefix(part.size());
-    }
+  append_method_frame(channel, AMQP_BASIC_PUBLISH_METHOD, &publish, 2 * short_string + 8, out);
+  append_frame(AMQP_FRAME_HEADER, channel, out, [&] {
+    append_number(AMQP_BASIC_CLASS, 2, out);
+    append_number(0, 2, out); /* weight */
+    append_number(body.size(), 8, out);
+    out += properties;
   });
+  for (std::string_view rest = body; !rest.empty();) {
+    std::string_view part = rest.substr(0, frame_max - frame_overhead);
+    append_frame(AMQP_FRAME_BODY, channel, out, [&] { out += part; });
+    rest.remove_prefix(part.size());
+  }
 }
 
 std::string encode_properties(const amqp_basic_properties_t &properties, size_t headers_size) {

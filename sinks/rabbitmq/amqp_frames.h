@@ -29,7 +29,6 @@ constexpr size_t frame_overhead = 8;
 /* A frame of properties begins with class, weight and the size of the body. */
 constexpr size_t properties_overhead = 12;
 
-/* The functions that append leave `out` as it was if they throw. */
 void append_method(amqp_channel_t channel, amqp_method_number_t id, void *method, std::string &out);
 void append_heartbeat(std::string &out);
 /* The frames of one message. `properties` are encoded ones. */

@@ -7,7 +7,6 @@
 #include <algorithm>
 
 #include "delivery/base/clean_text.h"
-#include "delivery/base/until_memory.h"
 #include "publisher.h"
 
 namespace outbox::rabbitmq {
@@ -91,7 +90,7 @@ void Publisher::on_trying(const amqp_frame_t &frame) {
     on_trying_closed(*close);
   } else if (tried_ &&
              ((ack && ack->delivery_tag == last_try_tag_) || (nack && nack->delivery_tag == last_try_tag_))) {
-    until_memory([&] { end_confirmed(*tried_, ack != nullptr); });
+    end_confirmed(*tried_, ack != nullptr);
     careful_left_ -= careful_left_ > 0;
     tried_.reset();
   }
@@ -101,19 +100,18 @@ void Publisher::on_confirm(uint64_t tag, bool multiple, bool stored) {
   auto first = multiple ? unconfirmed_.begin() : unconfirmed_.find(tag);
   auto last = multiple ? unconfirmed_.upper_bound(tag) : first == unconfirmed_.end() ? first : std::next(first);
   while (first != last) {
-    until_memory([&] { end_confirmed(first->second, stored); });
+    end_confirmed(first->second, stored);
     careful_left_ -= careful_left_ > 0;
     first = unconfirmed_.erase(first);
   }
 }
 
-/* May be called again if it throws std::bad_alloc. */
 void Publisher::end_confirmed(const Unconfirmed &message, bool stored) {
   if (stored)
     on_target_passed(message);
   if (stored && message.returned.empty()) {
     if (queue_.keeps_acknowledgements())
-      queue_.acknowledged(message.serial, text_if_memory("confirmed by ", connection_->peer()));
+      queue_.acknowledged(message.serial, "confirmed by " + connection_->peer());
     confirmed_.push_back(message.serial);
     return;
   }
@@ -149,8 +147,7 @@ void Publisher::on_returned_properties(const amqp_frame_t &frame) {
   returned.clear();
 }
 
-/* The broker has closed a channel on which this message was alone. May be called again if it throws
- * std::bad_alloc. */
+/* The broker has closed a channel on which this message was alone. */
 void Publisher::end_refused(const Unconfirmed &message, uint16_t code, const std::string &text) {
   if (code == AMQP_ACCESS_REFUSED) {
     on_target_refused(message,
@@ -158,7 +155,7 @@ void Publisher::end_refused(const Unconfirmed &message, uint16_t code, const std
                       OB_REASON_AUTH);
     return;
   }
-  std::string why = text_if_memory("the broker refuses the message: ", text);
+  std::string why = "the broker refuses the message: " + text;
   if (code == AMQP_PRECONDITION_FAILED) /* larger than max_message_size */
     queue_.refuse(message.serial, std::move(why), OB_REASON_INVALID);
   else
@@ -179,17 +176,16 @@ void Publisher::on_channel_closed(const amqp_channel_close_t &close) {
     careful_left_ = unconfirmed_.size();
   const bool to_blame = !missing && unconfirmed_.size() == 1;
   careful_left_ -= to_blame && careful_left_ > 0;
-  for (const auto &[tag, message] : unconfirmed_)
-    until_memory([&, &message = message] {
-      if (to_blame) {
-        end_refused(message, close.reply_code, text);
-        return;
-      }
-      if (message.counted)
-        targets_.ended(target_of(message.exchange, message.routing_key), true);
-      queue_.fail(message.serial, Outcome::Returned,
-                  text_if_memory("the broker has closed the channel while it was in flight: ", text));
-    });
+  for (const auto &[tag, message] : unconfirmed_) {
+    if (to_blame) {
+      end_refused(message, close.reply_code, text);
+      continue;
+    }
+    if (message.counted)
+      targets_.ended(target_of(message.exchange, message.routing_key), true);
+    queue_.fail(message.serial, Outcome::Returned,
+                "the broker has closed the channel while it was in flight: " + text);
+  }
   unconfirmed_.clear();
   last_tag_ = 0;
   returned_[publishing].clear();
@@ -200,16 +196,13 @@ void Publisher::on_trying_closed(const amqp_channel_close_t &close) {
   const std::string text = std::to_string(close.reply_code) + " " + said(close.reply_text);
   connection_->close_channel_ok(trying);
   connection_->open_publishing(trying);
-  if (tried_)
-    until_memory([&] {
-      if (close.reply_code != AMQP_NOT_FOUND) {
-        end_refused(*tried_, close.reply_code, text);
-        return;
-      }
-      there_.erase(tried_->exchange);
-      targets_.ended(target_of(tried_->exchange, tried_->routing_key), true);
-      queue_.fail(tried_->serial, Outcome::Returned, text_if_memory(text));
-    });
+  if (tried_ && close.reply_code != AMQP_NOT_FOUND) {
+    end_refused(*tried_, close.reply_code, text);
+  } else if (tried_) {
+    there_.erase(tried_->exchange);
+    targets_.ended(target_of(tried_->exchange, tried_->routing_key), true);
+    queue_.fail(tried_->serial, Outcome::Returned, text);
+  }
   tried_.reset();
   last_try_tag_ = 0;
   returned_[trying].clear();

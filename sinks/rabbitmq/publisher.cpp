@@ -10,8 +10,6 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "delivery/base/until_memory.h"
-
 namespace outbox::rabbitmq {
 
 using std::chrono::milliseconds;
@@ -66,7 +64,6 @@ void Publisher::connect() {
   report_up();
 }
 
-/* May be called again if it throws std::bad_alloc. */
 void Publisher::lose(const PeerError &error) {
   succeed(queue_, confirmed_);
   connection_.reset();
@@ -137,11 +134,10 @@ void Publisher::pump() {
     std::optional<Message> message = queue_.start(careful_left_ > 0, serial);
     if (!message)
       return;
-    queue_.send_or_return(serial, [&] { start(serial, std::move(*message)); });
+    start(serial, std::move(*message));
   }
 }
 
-/* If it throws, the message was not published and waits nowhere. */
 void Publisher::start(uint64_t serial, Message message) {
   const std::string exchange = message.exchange;
   if (exchange.empty() || there_.contains(exchange)) { /* the default exchange is always there */
@@ -150,8 +146,8 @@ void Publisher::start(uint64_t serial, Message message) {
     defer_missing(serial, exchange);
   } else {
     if (!waiting_.contains(exchange)) {
-      until_memory([&] { to_ask_.push_back(exchange); });
-      until_memory([&] { ask_next(); });
+      to_ask_.push_back(exchange);
+      ask_next();
     }
     waiting_[exchange].push_back({serial, std::move(message)});
   }
@@ -173,12 +169,7 @@ void Publisher::start_at_target(uint64_t serial, Message &message) {
     queue_.fail(serial, Outcome::Deferred, targets_.why(target), targets_.reason(target), delay.count());
     return;
   }
-  try {
-    publish(serial, message, answer);
-  } catch (...) {
-    targets_.ended(target, answer != Answer::Send);
-    throw;
-  }
+  publish(serial, message, answer);
 }
 
 void Publisher::publish(uint64_t serial, Message &message, RefusedTargets::Answer how) {
@@ -195,16 +186,8 @@ void Publisher::publish(uint64_t serial, Message &message, RefusedTargets::Answe
   }
   const size_t before = in_flight();
   Unconfirmed &entry = tries ? tried_.emplace() : unconfirmed_.try_emplace(last_tag_ + 1).first->second;
-  try {
-    append_publish(tries ? trying : publishing, message.exchange, message.routing_key, message.properties,
-                   message.body, config_->options.mandatory, connection_->frame_max(), connection_->out());
-  } catch (...) {
-    if (tries)
-      tried_.reset();
-    else
-      unconfirmed_.erase(last_tag_ + 1);
-    throw;
-  }
+  append_publish(tries ? trying : publishing, message.exchange, message.routing_key, message.properties, message.body,
+                 config_->options.mandatory, connection_->frame_max(), connection_->out());
   stall_detector_.on_submit(before, Clock::now());
   ++(tries ? last_try_tag_ : last_tag_);
   queue_.forget_bytes(serial);

@@ -6,7 +6,6 @@
  * each, so there are few tries.
  */
 #include "delivery/base/clean_text.h"
-#include "delivery/base/until_memory.h"
 #include "publisher.h"
 
 namespace outbox::rabbitmq {
@@ -39,7 +38,6 @@ std::string Publisher::missing_text(const std::string &exchange) const {
          ": declare it, or correct option exchange";
 }
 
-/* May be called again if it throws std::bad_alloc. */
 void Publisher::ask_next() {
   if (asking_ || to_ask_.empty())
     return;
@@ -80,12 +78,10 @@ void Publisher::end_waiting(const std::string &exchange, bool there) {
   if (waiting.empty())
     return;
   for (Waiting &each : waiting.mapped()) {
-    queue_.send_or_return(each.serial, [&] {
-      if (there)
-        start_at_target(each.serial, each.message);
-      else
-        defer_missing(each.serial, exchange);
-    });
+    if (there)
+      start_at_target(each.serial, each.message);
+    else
+      defer_missing(each.serial, exchange);
   }
 }
 
@@ -99,10 +95,9 @@ void Publisher::defer_missing(uint64_t serial, const std::string &exchange) {
 void Publisher::on_target_passed(const Unconfirmed &message) {
   if (targets_.any() &&
       targets_.passed(target_of(message.exchange, message.routing_key), message.counted, received_at_))
-    reporter_->resumed(text_if_memory(any_target));
+    reporter_->resumed(any_target);
 }
 
-/* May be called again if it throws std::bad_alloc. */
 void Publisher::on_target_refused(const Unconfirmed &message, const std::string &why, ob_reason reason) {
   const std::string target = target_of(message.exchange, message.routing_key);
   const std::string text = about_target(target) + why;

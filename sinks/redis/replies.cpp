@@ -5,7 +5,6 @@
  * the sink sends WAIT again until enough replicas have it, and sends no other entries meanwhile.
  */
 #include "delivery/base/clean_text.h"
-#include "delivery/base/until_memory.h"
 #include "writer.h"
 
 namespace outbox::redis {
@@ -53,10 +52,10 @@ void Writer::on_stored(Sent sent, std::string_view id) {
   last_entry_.stream = sent.stream;
   last_entry_.id = id;
   if (queue_.keeps_acknowledgements())
-    queue_.acknowledged(sent.serial, text_if_memory("entry ", id));
+    queue_.acknowledged(sent.serial, "entry " + std::string(id));
   (config_->options.wait_replicas > 0 ? stored_ : acknowledged_).push_back(sent.serial);
   if (streams_.any() && streams_.passed(sent.stream, sent.counted, Clock::now()))
-    reporter_->resumed(text_if_memory(any_stream));
+    reporter_->resumed(any_stream);
 }
 
 void Writer::on_replicas(uint64_t replicas) {

@@ -55,7 +55,6 @@ void Writer::connect() {
   report_up();
 }
 
-/* May be called again if it throws std::bad_alloc. */
 void Writer::lose(const PeerError &error) {
   succeed(queue_, acknowledged_);
   /* A server may close connections that are idle (`timeout`): that is no outage unless connecting fails. */
@@ -112,7 +111,7 @@ void Writer::pump() {
     std::optional<Message> message = queue_.start(false, serial);
     if (!message)
       break;
-    queue_.send_or_return(serial, [&] { any |= send(serial, *message); });
+    any |= send(serial, *message);
   }
   if (any && config_->options.wait_replicas > 0)
     ask_replicas(Why::Entries);
@@ -130,13 +129,7 @@ bool Writer::send(uint64_t serial, Message &message) {
     return false;
   }
   const bool counted = answer != Answer::Send;
-  const std::string refused_before = counted ? message.stream : std::string();
-  try {
-    send_command({serial, std::move(message.stream), counted}, message.command.bytes(), Why::Entries);
-  } catch (...) {
-    streams_.ended(refused_before, counted);
-    throw;
-  }
+  send_command({serial, std::move(message.stream), counted}, message.command.bytes(), Why::Entries);
   queue_.forget_bytes(serial);
   return true;
 }
@@ -157,19 +150,13 @@ void Writer::ask_replicas(Why why) {
   waits_in_flight_++;
 }
 
-/* If it throws, nothing was sent. */
 void Writer::send_command(Sent sent, std::string_view command, Why why) {
   stall_detector_.on_submit(in_flight_.size(), Clock::now());
   in_flight_.push_back(std::move(sent));
-  try {
-    if (why == Why::Reply)
-      connection_->answer(command);
-    else
-      connection_->out() += command;
-  } catch (...) {
-    in_flight_.pop_back();
-    throw;
-  }
+  if (why == Why::Reply)
+    connection_->answer(command);
+  else
+    connection_->out() += command;
 }
 
 }  // namespace outbox::redis

@@ -34,7 +34,7 @@ extern "C" {
 #endif
 
 /* The interface is this file. Its number is raised by each change after which a kind must be compiled anew. */
-enum { OB_KIND_MAGIC = 0x6f627831, OB_KIND_INTERFACE = 14 };
+enum { OB_KIND_MAGIC = 0x6f627831, OB_KIND_INTERFACE = 15 };
 
 /* ---- plain data ------------------------------------------------------------------------------------------- */
 
@@ -66,7 +66,8 @@ typedef enum ob_error_kind {
   OB_WRONG_PLACE,    /* a secret given to the server, or a server option given to the user mapping */
   OB_FORBIDDEN,      /* superuser only */
   OB_TOO_LARGE,      /* the event is larger than the sink can ever send */
-  OB_INTERNAL        /* out of memory, a library refused to start */
+  OB_OUT_OF_MEMORY,
+  OB_INTERNAL /* a library refused to start */
 } ob_error_kind;
 
 typedef struct ob_error {
@@ -266,7 +267,12 @@ typedef struct ob_probe_step {
   char hint[384];
 } ob_probe_step;
 
-typedef enum ob_log_level { OB_LOG_DEBUG, OB_LOG_INFO, OB_LOG_WARNING } ob_log_level;
+typedef enum ob_log_level {
+  OB_LOG_DEBUG,
+  OB_LOG_INFO,
+  OB_LOG_WARNING,
+  OB_LOG_FATAL /* out of memory: the process must end, and records nothing that it has not recorded yet */
+} ob_log_level;
 typedef struct ob_log_line {
   ob_log_level level;
   char sink[64];
@@ -325,8 +331,9 @@ typedef struct ob_probe {
 
 /* ---- the functions ---------------------------------------------------------------------------------------- */
 
-/* A function that fails fills *error, which may be NULL. `kind` is the name of the kind of sink, which is also that
- * of a kind that is not available. */
+/* A function that fails fills *error, which may be NULL. Of the others, those that return a number of names or pieces
+ * of advice return SIZE_MAX when out of memory, and of those for the worker next_log() says so. `kind` is the name of
+ * the kind of sink, which is also that of a kind that is not available. */
 struct ob_sink_kind {
   uint32_t magic; /* OB_KIND_MAGIC */
   uint32_t size;  /* sizeof(ob_sink_kind) */
@@ -384,7 +391,8 @@ struct ob_sink_kind {
   /* Writes at most `max` completions to `out` and returns their number; never waits. */
   size_t (*collect)(ob_engine *engine, ob_completion *out, size_t max) OB_NOEXCEPT;
   /* Takes one queued log line; false when there is none. The queue holds at most 256 lines; when it is full, the
-   * oldest line is dropped. */
+   * oldest line is dropped. Once an allocation has failed, each call gives OB_LOG_FATAL, and collect() gives no more
+   * completions. */
   bool (*next_log)(ob_engine *engine, ob_log_line *line) OB_NOEXCEPT;
 
   /* Opens a sink. It connects in the background; the call never waits. `name` appears in logs and errors. */

@@ -77,9 +77,18 @@ template <class Body> void guard(Body body) noexcept {
   });
 }
 
+/* For functions that return a number. */
+template <class Body> size_t counted(Body body) noexcept {
+  ob_error error;
+  const size_t n = guarded(&error, size_t(0), body);
+  return error.kind == OB_OUT_OF_MEMORY ? SIZE_MAX : n;
+}
+
 void configure(const char *database, const char *networks) noexcept {
-  set_database(database);
-  set_networks(networks);
+  guard([&] {
+    set_database(database);
+    set_networks(networks);
+  });
 }
 
 void client_library(ob_client_library *out) noexcept {
@@ -117,7 +126,7 @@ std::string for_sink(const std::string &hint, const char *sink) {
 }
 
 size_t advise(const char *kind, const char *sink, const ob_sink_options *given, ob_advice *out, size_t max) noexcept {
-  return guarded(nullptr, size_t(0), [&] {
+  return counted([&] {
     const SinkKind &sinks = sink_kind(kind);
     const Options server = server_of(given), secrets = mapping_of(given);
     auto config = parse_options(sinks, server, &secrets);
@@ -143,7 +152,7 @@ size_t copy_names(const std::vector<const char *> &found, const char **names, si
 }
 
 size_t option_names(const char *kind, ob_scope scope, const char **names, size_t max) noexcept {
-  return guarded(nullptr, size_t(0), [&] {
+  return counted([&] {
     const SinkKind &sink = sink_kind(kind);
     std::vector<const char *> found, others;
     if (scope == OB_TARGET) {

@@ -1,6 +1,6 @@
 /*
  * blocked_keys.cpp: each key is in two hash tables, by sink and key hash and by the position of its blocker, and in
- * the list of its sink and state. What a new entry needs was allocated before (make_room()).
+ * the list of its sink and state.
  * An entry that does not count is never found. Where a list is gone through, it is removed when its turn comes, or
  * makes the answer a lower bound.
  * A key drains only up to its sink's cursor: after the cursor was set back, unmarked rows of the key may lie before
@@ -28,13 +28,13 @@ bool BlockedKeys::counts(const BlockedKey &key) const noexcept {
 }
 
 /* NULL when the key is free. */
-const BlockedKeys::List::iterator *BlockedKeys::entry_of(SinkId sink, uint64_t key_hash) const noexcept {
+const BlockedKeys::Place *BlockedKeys::entry_of(SinkId sink, uint64_t key_hash) const noexcept {
   const auto found = keys_.find({sink, key_hash});
   return found == keys_.end() || !counts(*found->second) ? nullptr : &found->second;
 }
 
 const BlockedKey *BlockedKeys::look_up(SinkId sink, uint64_t key_hash) const noexcept {
-  const List::iterator *entry = entry_of(sink, key_hash);
+  const Place *entry = entry_of(sink, key_hash);
   return entry ? &**entry : nullptr;
 }
 
@@ -58,14 +58,14 @@ KeyTurns &BlockedKeys::turns_of(const BlockedKey &key) noexcept {
 }
 
 /* Erases the key's entry in blockers_, unless another key has taken the position over. */
-void BlockedKeys::forget_blocker(List::iterator key) noexcept {
+void BlockedKeys::forget_blocker(Place key) noexcept {
   const auto entry = blockers_.find(key->blocker);
   if (entry != blockers_.end() && &*entry->second == &*key)
     blockers_.erase(entry);
   key->blocker = 0;
 }
 
-void BlockedKeys::change_state(List::iterator key, KeyState next) noexcept {
+void BlockedKeys::change_state(Place key, KeyState next) noexcept {
   assert(may_follow(key->state, next));
   OUTBOX_STATE_CHANGES("KeyState", key->state, next);
   KeyTurns &from = turns_of(*key);
@@ -87,48 +87,33 @@ void BlockedKeys::change_state(List::iterator key, KeyState next) noexcept {
     key->drained = 0;
     key->seen = true;
   }
-  List &to = turns_of(*key).keys;
+  List<BlockedKey> &to = turns_of(*key).keys;
   to.splice(to.end(), from.keys, key);
   from.key_left();
 }
 
-void BlockedKeys::make_room() {
-  spare_key_.make(keys_);
-  spare_lists_.make(lists_);
-  spare_blocker_.make(blockers_);
-  spare_.resize(1);
-  has_room_ = true;
-}
-
 /* Returns the key's entry; a new one starts as DRAINING. The caller calls note_lowest(). */
-BlockedKeys::List::iterator BlockedKeys::enter(SinkId sink, uint64_t key_hash, int64_t group) noexcept {
-  assert(has_room_);
+BlockedKeys::Place BlockedKeys::enter(SinkId sink, uint64_t key_hash, int64_t group) noexcept {
   if (const auto found = keys_.find({sink, key_hash}); found != keys_.end()) {
     if (counts(*found->second))
       return found->second;
     change_state(found->second, KeyState::FREE);
   }
-  auto lists = lists_.find(sink);
-  if (lists == lists_.end())
-    lists = spare_lists_.insert(lists_, sink, {});
-  List &list = lists->second.draining.keys;
+  Lists &lists = lists_[sink];
+  List<BlockedKey> &list = lists.draining.keys;
   const int shard = shard_of(key_hash, 0);
-  const auto key = spare_.begin();
-  *key = {sink, KeyState::FREE, true, lists->second.terms[shard], key_hash, 0, group, 0};
-  lists->second.n_counting[shard]++;
-  list.splice(list.end(), spare_);
-  spare_key_.insert(keys_, {sink, key_hash}, key);
-  has_room_ = false;
+  const auto key = list.insert(list.end(), {sink, KeyState::FREE, true, lists.terms[shard], key_hash, 0, group, 0});
+  lists.n_counting[shard]++;
+  keys_[{sink, key_hash}] = key;
   change_state(key, KeyState::DRAINING);
   return key;
 }
 
 /* ---- blockers ------------------------------------------------------------------------------------------------ */
 
-void BlockedKeys::set_blocker(List::iterator key, int64_t position) noexcept {
+void BlockedKeys::set_blocker(Place key, int64_t position) noexcept {
   if (const auto entry = blockers_.find(position); entry == blockers_.end()) {
-    spare_blocker_.insert(blockers_, position, key);
-    has_room_ = false;
+    blockers_[position] = key;
   } else if (&*entry->second != &*key) { /* the blocker's row was updated to another key */
     const auto former = std::exchange(entry->second, key);
     change_state(former, KeyState::DRAINING);
@@ -195,7 +180,7 @@ void BlockedKeys::row_seen(SinkId sink, uint64_t key_hash, int64_t position) noe
 int64_t BlockedKeys::marked(SinkId sink, uint64_t key_hash, int64_t group, int64_t position) noexcept {
   if (find(sink, key_hash) == nullptr)
     drain(sink, key_hash, group);
-  const List::iterator *entry = entry_of(sink, key_hash);
+  const Place *entry = entry_of(sink, key_hash);
   if (entry == nullptr)
     return group;
   BlockedKey &key = **entry;
@@ -205,7 +190,7 @@ int64_t BlockedKeys::marked(SinkId sink, uint64_t key_hash, int64_t group, int64
 }
 
 void BlockedKeys::drained_to(SinkId sink, uint64_t key_hash, int64_t position) noexcept {
-  if (const List::iterator *entry = entry_of(sink, key_hash)) {
+  if (const Place *entry = entry_of(sink, key_hash)) {
     (*entry)->drained = position;
     note_lowest(**entry);
   }
@@ -214,7 +199,7 @@ void BlockedKeys::drained_to(SinkId sink, uint64_t key_hash, int64_t position) n
 void BlockedKeys::drain_again_from(SinkId sink, uint64_t key_hash, int64_t position) noexcept {
   if (keys_.empty())
     return;
-  const List::iterator *entry = entry_of(sink, key_hash);
+  const Place *entry = entry_of(sink, key_hash);
   if (entry && (*entry)->state == KeyState::DRAINING) {
     (*entry)->drained = std::min((*entry)->drained, position - 1);
     note_lowest(**entry);
@@ -251,7 +236,7 @@ size_t BlockedKeys::next_draining(SinkId sink, std::span<uint64_t> key_hashes) n
 /* ---- forgetting ---------------------------------------------------------------------------------------------- */
 
 void BlockedKeys::forget(SinkId sink, uint64_t key_hash) noexcept {
-  if (const List::iterator *entry = entry_of(sink, key_hash))
+  if (const Place *entry = entry_of(sink, key_hash))
     change_state(*entry, KeyState::FREE);
 }
 
@@ -353,12 +338,6 @@ std::span<const int64_t> BlockedKeys::check_begin() noexcept {
 
   asked_.clear();
   asked_for_.clear();
-  try {
-    asked_.reserve(std::min(n_blocked, visited_max_ + lists_.size()));
-    asked_for_.reserve(asked_.capacity());
-  } catch (...) {
-    return {};
-  }
   for (auto &[sink, lists] : lists_) {
     /* Each sink's share, rounded up: the share is less than 1 of a sink with few keys. */
     const size_t n_of_sink = lists.blocked.keys.size();
@@ -379,7 +358,7 @@ std::span<const int64_t> BlockedKeys::check_begin() noexcept {
 void BlockedKeys::check_seen(SinkId sink, uint64_t key_hash, int64_t position) noexcept {
   if (keys_.empty())
     return;
-  const List::iterator *entry = entry_of(sink, key_hash);
+  const Place *entry = entry_of(sink, key_hash);
   if (entry && (*entry)->blocker == position)
     (*entry)->seen = true;
 }
@@ -388,7 +367,7 @@ std::span<const int64_t> BlockedKeys::check_unseen() noexcept {
   size_t n = 0;
 
   for (size_t i = 0; i < asked_.size(); i++) {
-    const List::iterator *entry = entry_of(asked_for_[i].sink, asked_for_[i].key_hash);
+    const Place *entry = entry_of(asked_for_[i].sink, asked_for_[i].key_hash);
     visited_++;
     if (entry == nullptr || (*entry)->seen || (*entry)->blocker != asked_[i])
       continue; /* it was seen, or the key has another state or blocker by now */

@@ -15,13 +15,10 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <list>
 #include <span>
-#include <unordered_map>
-#include <vector>
 
+#include "dispatch/memory.h"
 #include "dispatch/shard_set.h"
-#include "dispatch/spare_node.h"
 #include "dispatch/types.h"
 
 namespace dispatch {
@@ -50,7 +47,7 @@ struct BlockedKey {
 
 /* Keys of one sink and state that take turns: the first one moves to the end. */
 struct KeyTurns {
-  std::list<BlockedKey> keys;
+  List<BlockedKey> keys;
   int64_t low = INT64_MAX;      /* no key has a row to be claimed below */
   int64_t next_low = INT64_MAX; /* nor one that has had a turn, came or was set back in this pass */
   size_t left = 0;              /* turns until the pass ends, and next_low becomes low */
@@ -84,10 +81,6 @@ public:
     const BlockedKey *key = find(sink, key_hash);
     return key && key->state == KeyState::BLOCKED && key->blocker < position ? key : nullptr;
   }
-
-  /* Room for one call of block(), drain() or marked(), so that these cannot fail. Throws when out of memory. */
-  bool has_room() const noexcept { return has_room_; }
-  void make_room();
 
   /* The event at `position` blocks its key, unless an earlier event does. Without a key (hash 0) it does nothing.
    * Returns the position of the former blocker, 0 if there was none: its row is not marked, but the rows behind it
@@ -134,7 +127,7 @@ public:
    * A blocker's row can disappear without notice (deleted while in flight, TRUNCATE), so blockers are looked up
    * regularly. check_begin() returns the positions of the next 2,000, and at least one of each sink; the caller
    * reports each one that is in the table with check_seen(); check_unseen() returns the others. Both results are
-   * valid until the next call of either. Out of memory, they are empty, and the keys are checked in a later round.
+   * valid until the next call of either.
    */
   bool checked_at_once() const noexcept; /* one check covers all blockers */
   std::span<const int64_t> check_begin() noexcept;
@@ -149,9 +142,8 @@ public:
   uint64_t visited() const noexcept { return visited_; }
 
 private:
-  using List = std::list<BlockedKey>;
-  /* The keys of one sink by state, so that finding the few draining keys does not read 100,000 blocked ones. A key
-   * moves between the lists without an allocation, so a change of state cannot fail. */
+  using Place = List<BlockedKey>::iterator;
+  /* The keys of one sink by state, so that finding the few draining keys does not read 100,000 blocked ones. */
   struct Lists {
     KeyTurns draining, blocked;
     uint32_t terms[SHARDS] = {};
@@ -162,31 +154,22 @@ private:
   };
 
   bool counts(const BlockedKey &key) const noexcept;
-  const List::iterator *entry_of(SinkId sink, uint64_t key_hash) const noexcept;
+  const Place *entry_of(SinkId sink, uint64_t key_hash) const noexcept;
   const BlockedKey *look_up(SinkId sink, uint64_t key_hash) const noexcept;
-  List::iterator enter(SinkId sink, uint64_t key_hash, int64_t group) noexcept;
+  Place enter(SinkId sink, uint64_t key_hash, int64_t group) noexcept;
   KeyTurns &turns_of(const BlockedKey &key) noexcept;
   void note_lowest(const BlockedKey &key) noexcept;
-  void change_state(List::iterator key, KeyState next) noexcept;
-  void set_blocker(List::iterator key, int64_t position) noexcept;
-  void forget_blocker(List::iterator key) noexcept;
+  void change_state(Place key, KeyState next) noexcept;
+  void set_blocker(Place key, int64_t position) noexcept;
+  void forget_blocker(Place key) noexcept;
   BlockedKey *turn(KeyTurns &turns) noexcept;
   size_t remove_some(const Lists &lists, KeyTurns &turns, size_t visits) noexcept;
 
-  using Keys = std::unordered_map<KeyId, List::iterator, KeyIdHash>;
-  using ListsOfSinks = std::unordered_map<SinkId, Lists>;
-  using Blockers = std::unordered_map<int64_t, List::iterator>;
-
-  Keys keys_;
-  ListsOfSinks lists_;
-  Blockers blockers_; /* by the blocker's position */
-  List spare_;        /* one */
-  SpareNode<Keys> spare_key_;
-  SpareNode<ListsOfSinks> spare_lists_;
-  SpareNode<Blockers> spare_blocker_;
-  bool has_room_ = false;        /* all four spare ones are there */
-  std::vector<int64_t> asked_;   /* positions of blockers … */
-  std::vector<KeyId> asked_for_; /* … and their keys */
+  HashMap<KeyId, Place, KeyIdHash> keys_;
+  HashMap<SinkId, Lists> lists_;
+  HashMap<int64_t, Place> blockers_; /* by the blocker's position */
+  Vector<int64_t> asked_;            /* positions of blockers … */
+  Vector<KeyId> asked_for_;          /* … and their keys */
   size_t n_over_ = 0;
   size_t visited_max_ = VISITED_MAX;
   mutable uint64_t visited_ = 0;

@@ -28,8 +28,7 @@ struct RowDecision {
 };
 
 /* Classifies a row that the running round has read; its sink and shard must be this worker's. For every verdict but
- * CLAIM and STOP it also records what will bring the row back. After Dispatch::make_room_for_row(); of a redriven row
- * also after RedriveOrder::know(). */
+ * CLAIM and STOP it also records what will bring the row back. Of a redriven row after RedriveOrder::know(). */
 RowDecision classify_row(Dispatch &decisions, const Row &row, RoundSink &sink, RowScan scan) noexcept;
 
 }  // namespace dispatch

@@ -9,11 +9,7 @@
 namespace dispatch {
 
 Dispatch *create() noexcept {
-  try {
-    return new Dispatch();
-  } catch (...) {
-    return nullptr;
-  }
+  return checked(new (std::nothrow) Dispatch());
 }
 
 /* Sinks with a backlog come first. One event always fits in a sink's part of the bytes. */
@@ -51,29 +47,7 @@ void Dispatch::raise_watermarks() noexcept {
     lower(mark.sink, mark.position);
 }
 
-/* Calls functions that throw when out of memory. */
-template <class Function> static bool reserve(Function function) noexcept {
-  try {
-    function();
-  } catch (...) {
-    return false;
-  }
-  return true;
-}
-
-bool Dispatch::add_room(bool for_row) noexcept {
-  return reserve([&] {
-    blocked_keys.make_room();
-    locked_rows.make_room();
-    if (for_row) {
-      marks.make_room();
-      in_flight.make_room();
-      redrive_order.make_room();
-    }
-  });
-}
-
-bool Dispatch::begin_round(Now now, int free_events, int64_t free_bytes) noexcept {
+void Dispatch::begin_round(Now now, int free_events, int64_t free_bytes) noexcept {
   round = {};
   round.open = true;
   round.now = now;
@@ -84,11 +58,7 @@ bool Dispatch::begin_round(Now now, int free_events, int64_t free_bytes) noexcep
   redrive_order.begin_round();
   rescan_cursor.begin_round();
   sinks.begin_round();
-  const bool reserved = reserve([&] {
-    locked_rows.begin_round(now.moment);
-    marks.begin_round();
-  });
-  return reserved && round_memory.reserve_rows(std::max(locked_rows.look_max(), RoundMemory::QUEUE_ENTRIES));
+  locked_rows.begin_round(now.moment);
 }
 
 void Dispatch::commit_round() noexcept {
@@ -126,14 +96,6 @@ void Dispatch::mark_returned() noexcept {
     if (key)
       marks.add(mark);
   }
-}
-
-bool Dispatch::find_late_commits(const TransactionSnapshot &snapshot) noexcept {
-  return reserve([&] {
-    late_commits.find_ended(snapshot);
-    for (RoundSink *sink : sinks.all())
-      sink->cursor->late.make_room(late_commits.ended().size());
-  });
 }
 
 void Dispatch::event_claimed(const InFlightEvent *event) noexcept {

@@ -71,28 +71,10 @@ struct Dispatch {
   /* Between rounds: computes the low watermark of each sink anew. */
   void raise_watermarks() noexcept;
 
-  /*
-   * Memory is reserved before it is needed, so that functions which add to these parts cannot fail:
-   * - begin_round(): for rows that are read again, and for events that came back.
-   * - make_room_for_row(): for what one row may add. Room for a whole round would be too much: it may read 10,000
-   *   rows for each of 64 draining keys of each sink.
-   * - make_room_to_block(): for one of block_key(), event_ended(), settle(), dead_letter(), redriven_row(), and the
-   *   functions of draining.h. Not for a claim: events are recorded also where there is no memory for one.
-   * A function whose need is not known before returns false when out of memory.
-   */
-  bool make_room_to_block() noexcept {
-    return (blocked_keys.has_room() && locked_rows.has_room()) || add_room(false);
-  }
-  bool make_room_for_row() noexcept {
-    return (blocked_keys.has_room() && locked_rows.has_room() && marks.has_room() && in_flight.has_room() &&
-            redrive_order.has_room()) ||
-           add_room(true);
-  }
-
   /* One round of claiming, of at most `free_events` events and `free_bytes` bytes. Call commit_round() when the
    * round's transaction has committed: its changes stay. roll_back_round() undoes them: the claimed events were given
-   * back before, and each scan continues where the round began. False: out of memory. */
-  bool begin_round(Now now, int free_events, int64_t free_bytes) noexcept;
+   * back before, and each scan continues where the round began. */
+  void begin_round(Now now, int free_events, int64_t free_bytes) noexcept;
   void commit_round() noexcept;
   void roll_back_round() noexcept;
 
@@ -103,10 +85,6 @@ struct Dispatch {
   /* Call it first in a round. Marks the events that came back unsent and whose key is blocked. Events whose key is
    * free by now get group 0 and no mark: the caller must set their sinks' cursors back to them. */
   void mark_returned() noexcept;
-
-  /* The transactions that have ended since the last round: late_commits.ended(). There is room to tell the cursors of
-   * each. False: out of memory. */
-  bool find_late_commits(const TransactionSnapshot &snapshot) noexcept;
 
   /* A row was claimed: counts its event against the round's limits. */
   void event_claimed(const InFlightEvent *event) noexcept;
@@ -148,11 +126,9 @@ struct Dispatch {
   void roll_back_recording() noexcept;
 
 private:
-  bool add_room(bool for_row) noexcept;
   Outcome outcome_of(const InFlightEvent *event, const Completion &completion, const SinkRules &rules) noexcept;
 };
 
-/* NULL: out of memory. */
 Dispatch *create() noexcept;
 
 }  // namespace dispatch

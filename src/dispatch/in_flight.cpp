@@ -16,9 +16,6 @@
 
 namespace dispatch {
 
-/* Takes the place of an error text that could not be allocated. */
-static constexpr char NO_MEMORY[] = "out of memory for the text of the error";
-
 /* An error has up to 8 kB, and recordings may wait for a lock: while the texts take ERRORS_MAX, new ones are
  * shortened to SHORT_ERROR. So those of 40,000 failed events take at most 24 MB, and not 320. 15,000 that waited took
  * 84 MB of a worker's memory, with all copies of a recording; with errors of 20 bytes, 37 MB. */
@@ -39,8 +36,7 @@ InFlight::InFlight() {
 
 InFlight::~InFlight() {
   for (const InFlightEvent *event = next(nullptr); event; event = next(event))
-    if (event->error != NO_MEMORY)
-      free(const_cast<char *>(event->error));
+    free(const_cast<char *>(event->error));
 }
 
 /* ---- states -------------------------------------------------------------------------------------------------- */
@@ -105,9 +101,9 @@ void InFlight::leave_bucket(const InFlightEvent *event) noexcept {
   *link = event->next_in_bucket;
 }
 
-void InFlight::grow_table() {
+void InFlight::grow_table() noexcept {
   const uint32_t n = std::max(4 * CHUNK, n_buckets_ * 2);
-  buckets_ = std::make_unique<InFlightEvent *[]>(n);
+  buckets_ = make_array<InFlightEvent *>(n);
   n_buckets_ = n;
   for (uint32_t i = 0; i < chunks_.size() * CHUNK; i++)
     if (at(i)->state != EventState::FREE)
@@ -136,11 +132,10 @@ int InFlight::free_events(int max_events, int64_t max_bytes) const noexcept {
   return std::max(0, max_events - count_ - unflushed.events());
 }
 
-/* The table grows first: if the allocation of the block then fails, the table is only larger than needed. */
-void InFlight::add_chunk() {
+void InFlight::add_chunk() noexcept {
   if ((chunks_.size() + 1) * CHUNK > n_buckets_)
     grow_table();
-  chunks_.push_back(std::make_unique<InFlightEvent[]>(CHUNK));
+  chunks_.push_back(make_array<InFlightEvent>(CHUNK));
   const auto first = static_cast<uint32_t>((chunks_.size() - 1) * CHUNK);
   for (uint32_t i = CHUNK; i-- > 0;) {
     InFlightEvent *event = at(first + i);
@@ -151,7 +146,9 @@ void InFlight::add_chunk() {
 }
 
 InFlightEvent *InFlight::claim(const Claimed &claimed) noexcept {
-  assert(has_room() && find(claimed.position) == nullptr);
+  assert(find(claimed.position) == nullptr);
+  if (first_free_ == nullptr)
+    add_chunk();
   InFlightEvent *event = first_free_;
   first_free_ = event->next;
   __builtin_prefetch(first_free_, 1); /* the next claim finds it in the cache */
@@ -226,11 +223,8 @@ void InFlight::keep_error(InFlightEvent *event, const char *error) noexcept {
   const size_t length = std::strlen(error);
   const bool cut = length > SHORT_ERROR && error_bytes_ + length > ERRORS_MAX;
   const size_t kept = cut ? whole_prefix(error, SHORT_ERROR - sizeof(CUT_MARK)) : length;
-  auto *copy = static_cast<char *>(malloc(kept + sizeof(CUT_MARK)));
+  auto *copy = static_cast<char *>(checked(malloc(kept + sizeof(CUT_MARK))));
 
-  event->error = NO_MEMORY;
-  if (copy == nullptr)
-    return;
   memcpy(copy, error, kept);
   std::strcpy(copy + kept, cut ? CUT_MARK : "");
   event->error = copy;
@@ -238,7 +232,7 @@ void InFlight::keep_error(InFlightEvent *event, const char *error) noexcept {
 }
 
 void InFlight::drop_error(InFlightEvent *event) noexcept {
-  if (event->error && event->error != NO_MEMORY) {
+  if (event->error) {
     error_bytes_ -= std::strlen(event->error);
     free(const_cast<char *>(event->error));
   }

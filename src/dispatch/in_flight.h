@@ -8,8 +8,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <vector>
 
+#include "dispatch/memory.h"
 #include "dispatch/shard_set.h"
 #include "dispatch/time.h"
 #include "dispatch/types.h"
@@ -132,12 +132,6 @@ public:
   int free_events(int max_events, int64_t max_bytes) const noexcept;
   int64_t free_bytes(int64_t max_bytes) const noexcept { return max_bytes - bytes_; }
 
-  /* Room for one call of claim(), so that it cannot fail. Throws when out of memory. */
-  bool has_room() const noexcept { return first_free_ != nullptr; }
-  void make_room() {
-    if (!has_room())
-      add_chunk();
-  }
   struct Claimed {
     int64_t position;
     uint64_t key_hash;
@@ -204,14 +198,14 @@ private:
   InFlightEvent **bucket_of(int64_t position) const noexcept;
   void enter_bucket(InFlightEvent *event) noexcept;
   void leave_bucket(const InFlightEvent *event) noexcept;
-  void add_chunk();
-  void grow_table();
+  void add_chunk() noexcept;
+  void grow_table() noexcept;
   void append_ended(InFlightEvent *event) noexcept;
   void keep_error(InFlightEvent *event, const char *error) noexcept;
   void drop_error(InFlightEvent *event) noexcept;
   InFlightEvent *clear_ended() noexcept;
 
-  std::vector<std::unique_ptr<InFlightEvent[]>> chunks_;
+  Vector<std::unique_ptr<InFlightEvent[]>> chunks_;
   std::unique_ptr<InFlightEvent *[]> buckets_; /* hash table, one chain per bucket */
   uint32_t n_buckets_ = 0;                     /* a power of two, at least the number of allocated events */
   InFlightEvent *first_free_ = nullptr;

@@ -6,7 +6,6 @@
 #include "dispatch/late_commits.h"
 
 #include <algorithm>
-#include <cassert>
 
 namespace dispatch {
 
@@ -18,12 +17,7 @@ static bool is_running(const TransactionSnapshot &snapshot, uint64_t xid) {
   return xid >= snapshot.xmax || std::find(snapshot.running, end, xid) != end;
 }
 
-static size_t count_running(const TransactionSnapshot &snapshot) {
-  return snapshot.n_running + (std::max(snapshot.next, snapshot.xmax) - snapshot.xmax);
-}
-
-void LateCommits::find_ended(const TransactionSnapshot &snapshot) {
-  running_before_.reserve(count_running(snapshot));
+void LateCommits::find_ended(const TransactionSnapshot &snapshot) noexcept {
   ended_.clear();
   for (uint64_t xid : running_)
     if (!is_running(snapshot, xid))
@@ -31,7 +25,6 @@ void LateCommits::find_ended(const TransactionSnapshot &snapshot) {
 }
 
 void LateCommits::note_running(const TransactionSnapshot &snapshot) noexcept {
-  assert(count_running(snapshot) <= running_before_.capacity());
   running_.swap(running_before_);
   noted_ = true;
   running_.assign(snapshot.running, snapshot.running + snapshot.n_running);

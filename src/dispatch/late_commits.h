@@ -11,7 +11,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <vector>
+
+#include "dispatch/memory.h"
 
 namespace dispatch {
 
@@ -30,18 +31,18 @@ public:
   /* The transactions that the round has found to have ended are found again. */
   void roll_back_round() noexcept;
 
-  /* Finds the noted transactions that have ended; ended() has them. Throws when out of memory. */
-  void find_ended(const TransactionSnapshot &snapshot);
+  /* Finds the noted transactions that have ended; ended() has them. */
+  void find_ended(const TransactionSnapshot &snapshot) noexcept;
   std::span<const uint64_t> ended() const noexcept { return ended_; }
 
-  /* Notes the running transactions for the next find_ended(), at most once in a round: those of the snapshot of the
-   * last one, which has made room for them. Call it after the rows of the ended ones were looked up. */
+  /* Notes the running transactions for the next find_ended(), at most once in a round. Call it after the rows of the
+   * ended ones were looked up. */
   void note_running(const TransactionSnapshot &snapshot) noexcept;
 
 private:
-  std::vector<uint64_t> running_, ended_;
-  std::vector<uint64_t> running_before_; /* what the last note_running() has replaced */
-  bool noted_ = false;                   /* that was in this round */
+  Vector<uint64_t> running_, ended_;
+  Vector<uint64_t> running_before_; /* what the last note_running() has replaced */
+  bool noted_ = false;              /* that was in this round */
 };
 
 /* Adds the epoch to a transaction id that is running or has just ended: such an id is at most 2^31 behind `next`. */

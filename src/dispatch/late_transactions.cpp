@@ -1,6 +1,6 @@
 /*
  * late_transactions.cpp: what was read stays in the list until the next round begins, so that a rollback needs no
- * copy and no memory.
+ * copy.
  */
 #include "dispatch/late_transactions.h"
 
@@ -32,7 +32,6 @@ void LateTransactions::clear() noexcept {
 }
 
 void LateTransactions::add(uint64_t xid, int64_t upto) noexcept {
-  assert(list_.size() < list_.capacity());
   list_.push_back({{xid, 0, upto}, 0});
 }
 

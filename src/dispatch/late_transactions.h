@@ -6,7 +6,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
+
+#include "dispatch/memory.h"
 
 namespace dispatch {
 
@@ -24,8 +25,6 @@ public:
   void clear() noexcept;
 
   bool empty() const noexcept { return n_read_ == list_.size(); }
-  /* Room for so many calls of add(), so that these cannot fail. Throws when out of memory. */
-  void make_room(size_t n) { list_.reserve(list_.size() + n); }
   void add(uint64_t xid, int64_t upto) noexcept;
 
   /* The one to read from; there must be one. */
@@ -42,7 +41,7 @@ private:
     int64_t after_at_round_begin;
   };
 
-  std::vector<Entry> list_;
+  Vector<Entry> list_;
   size_t n_read_ = 0;           /* the first so many were read in this round */
   size_t n_at_round_begin_ = 0; /* the others were found in this round */
 };

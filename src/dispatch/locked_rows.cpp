@@ -6,7 +6,6 @@
 #include "dispatch/locked_rows.h"
 
 #include <algorithm>
-#include <cassert>
 #include <iterator>
 
 namespace dispatch {
@@ -16,11 +15,9 @@ static constexpr int64_t PAUSE_MS = 200;
 static constexpr int64_t STEP_MS = 50;
 static constexpr int64_t ROWS_PER_STEP = 500;
 
-void LockedRows::begin_round(Moment now) {
+void LockedRows::begin_round(Moment now) noexcept {
   round_began_ = now;
   looked_.clear();
-  if (next_moment() <= now)
-    looked_.reserve(std::count_if(rows_.begin(), rows_.end(), [this](const LockedRow &row) { return is_due(row); }));
 }
 
 void LockedRows::commit_round() noexcept {
@@ -33,11 +30,6 @@ void LockedRows::roll_back_round() noexcept {
   looked_.clear();
 }
 
-void LockedRows::make_room() {
-  if (!has_room())
-    rows_.reserve(2 * (rows_.size() + looked_.size() + 2));
-}
-
 static Moment next_step(Moment moment) {
   const int64_t step_us = STEP_MS * 1000;
 
@@ -45,7 +37,6 @@ static Moment next_step(Moment moment) {
 }
 
 void LockedRows::add(int64_t position, SinkId sink, uint64_t key_hash) noexcept {
-  assert(rows_.size() < rows_.capacity());
   const int64_t steps = static_cast<int64_t>(rows_.size()) / ROWS_PER_STEP;
   const Moment pause_ends = moment_after(round_began_, PAUSE_MS + steps * STEP_MS);
 

@@ -1,13 +1,13 @@
 /*
- * locked_rows.h: the rows that could not be claimed or marked: another session had locked them, they are no longer
- * the blocker of their key, or memory was short. Each is read again after a pause of 200 ms plus 50 ms per 500 rows
+ * locked_rows.h: the rows that could not be claimed or marked: another session had locked them, or they are no
+ * longer the blocker of their key. Each is read again after a pause of 200 ms plus 50 ms per 500 rows
  * in the list, at the next whole 50 ms. Until then its key does not drain beyond it.
  */
 #pragma once
 
 #include <cstddef>
-#include <vector>
 
+#include "dispatch/memory.h"
 #include "dispatch/time.h"
 #include "dispatch/types.h"
 
@@ -23,25 +23,20 @@ struct LockedRow {
 
 class LockedRows {
 public:
-  /* The pauses of rows that this round adds start at `now`. Makes room to look at the due rows. Throws when out of
-   * memory. */
-  void begin_round(Moment now);
+  /* The pauses of rows that this round adds start at `now`. */
+  void begin_round(Moment now) noexcept;
   void commit_round() noexcept;
-  /* Puts the rows that the round looked at back into the list. Needs no memory. */
+  /* Puts the rows that the round looked at back into the list. */
   void roll_back_round() noexcept;
 
-  /* Room for two calls of add(), so that these cannot fail. Throws when out of memory. */
-  bool has_room() const noexcept { return rows_.capacity() - rows_.size() >= looked_.size() + 2; }
-  void make_room();
   void add(int64_t position, SinkId sink, uint64_t key_hash) noexcept;
 
   /* Moves the due rows from the list to the round: look_count() of them, to be looked at now. */
   void take_due() noexcept;
-  size_t look_max() const noexcept { return looked_.capacity(); }
   int look_count() const noexcept { return static_cast<int>(looked_.size()); }
   const LockedRow &looked(int i) const noexcept { return looked_[i]; }
   /* There was no free space for that row: it goes back into the list, with the sink and key that it has now. Its
-   * former key drains without it. Needs no memory. */
+   * former key drains without it. */
   void keep(int i, SinkId sink, uint64_t key_hash) noexcept;
 
   /* The lowest position of this key; POSITION_NONE when the list has none. */
@@ -57,7 +52,7 @@ private:
   bool is_due(const LockedRow &row) const noexcept { return row.look_at <= round_began_; }
   void put_back(int i) noexcept;
 
-  std::vector<LockedRow> rows_, looked_; /* rows_ has capacity for looked_ as well, so a rollback allocates nothing */
+  Vector<LockedRow> rows_, looked_;
   Moment round_began_ = MOMENT_NONE;
 };
 

@@ -6,8 +6,8 @@
 #pragma once
 
 #include <span>
-#include <vector>
 
+#include "dispatch/memory.h"
 #include "dispatch/types.h"
 
 namespace dispatch {
@@ -23,28 +23,23 @@ struct Mark {
 
 class Marks {
 public:
-  /* Makes room for those that come back. Throws when out of memory. */
-  void begin_round();
   void commit_round() noexcept;
   void roll_back_round() noexcept;
 
-  /* Room for one call of add(), so that it cannot fail. Throws when out of memory. */
-  bool has_room() const noexcept { return marks_.size() < marks_.capacity(); }
-  void make_room();
   void add(const Mark &mark) noexcept;
   std::span<const Mark> all() const noexcept { return marks_; }
   bool has(int64_t position) const noexcept;
 
   /* Events that were returned unsent and whose key has been blocked since. The next round marks them, so that the
    * cursor need not go back over everything that was claimed after them. A round that is rolled back forgets them:
-   * then the cursor must go back. How many they are is not known before. False: out of memory. */
-  bool add_returned(const Mark &mark) noexcept;
+   * then the cursor must go back. */
+  void add_returned(const Mark &mark) noexcept { returned_.push_back(mark); }
   std::span<const Mark> returned() const noexcept { return returned_; }
   /* The returned events that this round handles: all that were added before this call. */
   std::span<Mark> take_up_returned() noexcept;
 
 private:
-  std::vector<Mark> marks_, returned_;
+  Vector<Mark> marks_, returned_;
   std::size_t n_taken_up_ = 0;
 };
 

@@ -5,7 +5,6 @@
 #include "dispatch/out_of_order.h"
 
 #include <algorithm>
-#include <cassert>
 #include <tuple>
 #include <utility>
 
@@ -33,16 +32,9 @@ static EarlierFate fate_of(const EarlierRow &row) {
                                  : EarlierFate::MARK_PENDING;
 }
 
-bool OutOfOrder::begin(Moment now, size_t max) noexcept {
+void OutOfOrder::begin(Moment now) noexcept {
   end();
   put_off_until_ = moment_after(now, Recording::LOCKED_ROW_PAUSE_MS);
-  try {
-    events_.reserve(max);
-    keys_.reserve(max);
-  } catch (...) {
-    return false;
-  }
-  return true;
 }
 
 /* What a transaction with very many dead letters needed is not kept for ever. */
@@ -53,7 +45,6 @@ void OutOfOrder::end() noexcept {
 }
 
 void OutOfOrder::add(InFlightEvent *sent) noexcept {
-  assert(events_.size() < events_.capacity());
   events_.push_back(sent);
 }
 
@@ -95,22 +86,16 @@ void OutOfOrder::put_off_after_unrecorded(const InFlight &in_flight) noexcept {
   }
 }
 
-bool OutOfOrder::found(const InFlight &in_flight, uint32_t key, const EarlierRow &row) noexcept {
+void OutOfOrder::found(const InFlight &in_flight, uint32_t key, const EarlierRow &row) noexcept {
   const InFlightEvent *event = row.dead ? nullptr : in_flight.find(row.position);
   const std::span<InFlightEvent *> later = after(keys_[key], row.position);
 
   if (later.empty() || (event && has_ended(event) && event->outcome == Outcome::SENT))
-    return true; /* it was delivered itself */
-  if (event && row.redriven_in_order) {
+    return; /* it was delivered itself */
+  if (event && row.redriven_in_order)
     put_off_after(keys_[key], row.position);
-    return true;
-  }
-  try {
+  else
     rows_.push_back({row.position, later.front()->position, row.handle, key, fate_of(row), false});
-  } catch (...) {
-    return false;
-  }
-  return true;
 }
 
 void OutOfOrder::all_found() noexcept {

@@ -8,9 +8,9 @@
 
 #include <cstdint>
 #include <span>
-#include <vector>
 
 #include "dispatch/in_flight.h"
+#include "dispatch/memory.h"
 #include "dispatch/time.h"
 #include "dispatch/types.h"
 
@@ -49,9 +49,8 @@ struct SentKey {
 
 class OutOfOrder {
 public:
-  /* In a transaction that records, and which began at `now`. At most so many events are added. False: out of memory.
-   */
-  bool begin(Moment now, size_t max) noexcept;
+  /* In a transaction that records, and which began at `now`. */
+  void begin(Moment now) noexcept;
 
   /* An event that was delivered and may have overtaken something. */
   void add(InFlightEvent *sent) noexcept;
@@ -60,9 +59,8 @@ public:
   void group(const InFlight &in_flight) noexcept;
   std::span<const SentKey> keys() const noexcept { return keys_; }
 
-  /* A row of a key (its index in keys()) before the last delivered event, and not marked. How many there are is not
-   * known before. False: out of memory. */
-  bool found(const InFlight &in_flight, uint32_t key, const EarlierRow &row) noexcept;
+  /* A row of a key (its index in keys()) before the last delivered event, and not marked. */
+  void found(const InFlight &in_flight, uint32_t key, const EarlierRow &row) noexcept;
 
   /* All were found. They are marked in the order of their fate, then of their position. The caller locks them, and
    * notes `locked` and `handle`. */
@@ -84,9 +82,9 @@ private:
   std::span<InFlightEvent *> after(const SentKey &key, int64_t position) noexcept;
 
   Moment put_off_until_ = MOMENT_NONE;
-  std::vector<InFlightEvent *> events_; /* by key and position */
-  std::vector<SentKey> keys_;
-  std::vector<OvertakenRow> rows_;
+  Vector<InFlightEvent *> events_; /* by key and position */
+  Vector<SentKey> keys_;
+  Vector<OvertakenRow> rows_;
 };
 
 }  // namespace dispatch

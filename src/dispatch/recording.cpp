@@ -73,13 +73,7 @@ int Recording::begin(const InFlight &in_flight, Moment now) noexcept {
   n_put_off_ = n_chosen_ = 0;
   n_ended_ = in_flight.ended();
   failures_.clear();
-  const int max = std::min(in_flight.ended(), BATCH_MAX);
-  try {
-    failures_.reserve(static_cast<size_t>(max));
-  } catch (const std::bad_alloc &) {
-    return -1;
-  }
-  return max;
+  return std::min(in_flight.ended(), BATCH_MAX);
 }
 
 void Recording::failure_recorded(const InFlightEvent *event) noexcept {

@@ -9,9 +9,9 @@
 #pragma once
 
 #include <algorithm>
-#include <vector>
 
 #include "dispatch/in_flight.h"
+#include "dispatch/memory.h"
 #include "dispatch/time.h"
 #include "dispatch/types.h"
 
@@ -80,7 +80,7 @@ public:
   bool is_due(Moment now) const noexcept;
   Moment next_moment() const noexcept { return next_moment_; }
 
-  /* In a transaction. At most so many events may be chosen; -1: out of memory. */
+  /* In a transaction. At most so many events may be chosen. */
   int begin(const InFlight &in_flight, Moment now) noexcept;
 
   /* The events to be recorded, into `batch`, which has room for what begin() said; returns how many. Those that were
@@ -129,16 +129,16 @@ private:
 
   int n_gathered_ = 0;
   Moment next_moment_ = MOMENT_NEVER;
-  Moment began_ = MOMENT_NONE;            /* the transaction */
-  int n_ended_ = 0;                       /* when it began */
-  bool apart_ = false;                    /* each sink has transactions of its own */
-  uint64_t turn_ = 0;                     /* the number of these transactions */
-  bool alone_ = false;                    /* the last batch was a row that has failed alone before */
-  int n_put_off_ = 0;                     /* in this transaction */
-  int n_chosen_ = 0;                      /* in this transaction, to be recorded */
-  InFlightEvent *chosen_ = nullptr;       /* the first of them */
-  SinkInFlight *sink_ = nullptr;          /* of all of them; NULL: of several */
-  std::vector<RecordedFailure> failures_; /* of this transaction; begin() makes room */
+  Moment began_ = MOMENT_NONE;       /* the transaction */
+  int n_ended_ = 0;                  /* when it began */
+  bool apart_ = false;               /* each sink has transactions of its own */
+  uint64_t turn_ = 0;                /* the number of these transactions */
+  bool alone_ = false;               /* the last batch was a row that has failed alone before */
+  int n_put_off_ = 0;                /* in this transaction */
+  int n_chosen_ = 0;                 /* in this transaction, to be recorded */
+  InFlightEvent *chosen_ = nullptr;  /* the first of them */
+  SinkInFlight *sink_ = nullptr;     /* of all of them; NULL: of several */
+  Vector<RecordedFailure> failures_; /* of this transaction */
   bool failures_are_sorted_ = true;
 };
 

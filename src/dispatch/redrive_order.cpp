@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <utility>
 
 namespace dispatch {
 
@@ -16,34 +17,18 @@ void RedriveOrder::begin_round() noexcept {
   last_.clear();
 }
 
-bool RedriveOrder::know(const InFlight &in_flight) noexcept {
-  try {
-    for (const InFlightEvent *event = known_ ? nullptr : in_flight.next(nullptr); event;
-         event = in_flight.next(event))
-      if (event->key_hash != 0) {
-        int64_t &last = last_[{event->sink->id, event->key_hash}];
-        last = std::max(last, event->position);
-      }
-    spare_.make(last_);
-  } catch (...) {
-    return false;
-  }
-  known_ = true;
-  return true;
-}
-
-void RedriveOrder::make_room() {
-  if (known_)
-    spare_.make(last_);
+void RedriveOrder::know(const InFlight &in_flight) noexcept {
+  if (std::exchange(known_, true))
+    return;
+  for (const InFlightEvent *event = in_flight.next(nullptr); event; event = in_flight.next(event))
+    claimed({event->sink->id, event->key_hash}, event->position);
 }
 
 void RedriveOrder::claimed(const KeyId &key, int64_t position) noexcept {
   if (!known_ || key.key_hash == 0)
     return;
-  if (const auto found = last_.find(key); found != last_.end())
-    found->second = std::max(found->second, position);
-  else
-    spare_.insert(last_, key, position);
+  int64_t &last = last_[key];
+  last = std::max(last, position);
 }
 
 bool RedriveOrder::later_in_flight(const KeyId &key, int64_t position) const noexcept {

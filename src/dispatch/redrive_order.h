@@ -6,10 +6,8 @@
  */
 #pragma once
 
-#include <unordered_map>
-
 #include "dispatch/in_flight.h"
-#include "dispatch/spare_node.h"
+#include "dispatch/memory.h"
 #include "dispatch/types.h"
 
 namespace dispatch {
@@ -18,23 +16,17 @@ class RedriveOrder {
 public:
   void begin_round() noexcept;
 
-  /* A redriven row was read: the first of a round notes the keys of all events in flight. False: out of memory. */
-  bool know(const InFlight &in_flight) noexcept;
+  /* A redriven row was read: the first of a round notes the keys of all events in flight. */
+  void know(const InFlight &in_flight) noexcept;
   /* Is a later event of the key in flight? After know(). */
   bool later_in_flight(const KeyId &key, int64_t position) const noexcept;
 
-  /* Room for one call of claimed(), so that it cannot fail. Throws when out of memory. */
-  bool has_room() const noexcept { return !known_ || spare_.is_there(last_); }
-  void make_room();
   /* An event was claimed in this round. */
   void claimed(const KeyId &key, int64_t position) noexcept;
 
 private:
-  using Positions = std::unordered_map<KeyId, int64_t, KeyIdHash>;
-
-  bool known_ = false; /* last_ is complete for this round */
-  Positions last_;     /* the highest position in flight of each key */
-  SpareNode<Positions> spare_;
+  bool known_ = false;                      /* last_ is complete for this round */
+  HashMap<KeyId, int64_t, KeyIdHash> last_; /* the highest position in flight of each key */
 };
 
 }  // namespace dispatch

@@ -7,7 +7,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <unordered_map>
+
+#include "dispatch/memory.h"
 
 namespace dispatch {
 
@@ -23,7 +24,7 @@ public:
 
 private:
   static constexpr size_t MOST = 10'000; /* events that were refused and have not ended */
-  std::unordered_map<int64_t, int32_t> counts_;
+  HashMap<int64_t, int32_t> counts_;
 };
 
 }  // namespace dispatch

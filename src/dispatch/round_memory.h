@@ -5,8 +5,8 @@
 #pragma once
 
 #include <cstddef>
-#include <vector>
 
+#include "dispatch/memory.h"
 #include "dispatch/recording.h"
 #include "dispatch/rescan_cursor.h"
 #include "dispatch/types.h"
@@ -68,21 +68,16 @@ struct RoundMemory {
   static constexpr size_t QUEUE_ENTRIES = 1000;
   static constexpr size_t DRAINING_KEYS = 64;
 
-  std::vector<RereadRow> rows;
-  std::vector<RereadRow *> by_position;
-  std::vector<int64_t> positions;
-  std::vector<FoundDeadLetter> dead_letters; /* by position */
-  std::vector<QueueEntry> entries;
-  std::vector<RowHandle> done; /* entries to be deleted */
-  std::vector<MarkToWrite> marks;
-  std::vector<InFlightEvent *> events, ready; /* to be recorded */
-  std::vector<EndedRow> ended;
-  std::vector<RowToWrite> to_write;
-
-  /* Makes room for so many rows that are read again, marks, or events to be recorded. False: out of memory. */
-  bool reserve_rows(size_t n) noexcept;
-  bool reserve_marks(size_t n) noexcept;
-  bool reserve_events(size_t n) noexcept;
+  Vector<RereadRow> rows;
+  Vector<RereadRow *> by_position;
+  Vector<int64_t> positions;
+  Vector<FoundDeadLetter> dead_letters; /* by position */
+  Vector<QueueEntry> entries;
+  Vector<RowHandle> done; /* entries to be deleted */
+  Vector<MarkToWrite> marks;
+  Vector<InFlightEvent *> events, ready; /* to be recorded */
+  Vector<EndedRow> ended;
+  Vector<RowToWrite> to_write;
 };
 
 }  // namespace dispatch

@@ -6,16 +6,10 @@
 
 namespace dispatch {
 
-bool RoundSinks::add(RoundSink *sink) noexcept {
-  try {
-    sinks_.reserve(sinks_.size() + 1);
-    cursors_.push_back(std::make_unique<SinkCursor>());
-  } catch (...) {
-    return false;
-  }
+void RoundSinks::add(RoundSink *sink) noexcept {
+  cursors_.emplace_back(checked(new (std::nothrow) SinkCursor));
   sinks_.push_back(sink);
   sink->cursor = cursors_.back().get();
-  return true;
 }
 
 void RoundSinks::remove(RoundSink *sink) noexcept {

@@ -8,9 +8,9 @@
 #include <memory>
 #include <span>
 #include <type_traits>
-#include <vector>
 
 #include "dispatch/in_flight.h"
+#include "dispatch/memory.h"
 #include "dispatch/shards.h"
 #include "dispatch/sink_cursor.h"
 
@@ -70,8 +70,8 @@ inline RoundSink *round_sink_of(const InFlightEvent *event) noexcept {
 /* The sinks that a worker knows, open or not, in no order. */
 class RoundSinks {
 public:
-  /* The worker knows this sink from now on, with a cursor that stands at the beginning. False: out of memory. */
-  bool add(RoundSink *sink) noexcept;
+  /* The worker knows this sink from now on, with a cursor that stands at the beginning. */
+  void add(RoundSink *sink) noexcept;
   /* It has no event in flight, and is forgotten. */
   void remove(RoundSink *sink) noexcept;
 
@@ -86,9 +86,9 @@ public:
   bool any_starved() const noexcept;
 
 private:
-  std::vector<RoundSink *> sinks_;
+  Vector<RoundSink *> sinks_;
   mutable RoundSink *last_found_ = nullptr;
-  std::vector<std::unique_ptr<SinkCursor>> cursors_; /* of sinks_, in the same order */
+  Vector<std::unique_ptr<SinkCursor>> cursors_; /* of sinks_, in the same order */
 };
 
 }  // namespace dispatch

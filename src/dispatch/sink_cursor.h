@@ -78,7 +78,7 @@ public:
   void wait_for_routing(int64_t position) noexcept { unrouted_at_ = position; }
   void routing_over(int64_t position) noexcept;
 
-  /* A transaction has committed late, and its first row has this position. After late.make_room(). */
+  /* A transaction has committed late, and its first row has this position. */
   void late_commit(uint64_t xid, int64_t first_row) noexcept;
 
   /* The low watermark: no row of the sink that may be claimed at once lies below. It is lowered at once when a row

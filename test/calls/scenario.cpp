@@ -71,6 +71,7 @@ Worker::~Worker() {
 
 void Worker::open(const char *kind, const OptionList &options, const OptionList &mapping) {
   ob_error error{};
+  open_again_ = [=, this] { open(kind, options, mapping); };
   sink_ = second_try("ob_sink_open()", [&] {
     ob_sink *sink = under_test([&] { return border::sink_open(engine_, "main", kind, options, mapping, &error); });
     if (!sink && error.message[0] == '\0')
@@ -125,10 +126,25 @@ size_t Worker::collect() {
     all += n;
   }
   ob_log_line line;
-  while (under_test([&] { return ob_next_log(engine_, &line); }))
+  while (!is_out_of_memory_ && under_test([&] { return ob_next_log(engine_, &line); })) {
+    is_out_of_memory_ = line.level == OB_LOG_FATAL;
     if (getenv("CALLS_LOG"))
       fprintf(stderr, "log: %s\n", line.text);
+  }
   return all;
+}
+
+/* The worker has ended for want of memory. The next one begins where its outcomes end. */
+void Worker::begin_again() {
+  if (!under_test([&] { return ob_engines_close(engine_, hang_ms); }))
+    failed("a thread hangs when the engine is closed");
+  ob_error error{};
+  engine_ = under_test([&] { return ob_engines_open(&error); });
+  is_out_of_memory_ = false;
+  in_flight_.clear();
+  for (Key &key : keys_)
+    key = {.sent = key.sent, .next = key.sent};
+  open_again_();
 }
 
 /* False: some events are left that the sink does not take now. */
@@ -181,7 +197,10 @@ void Worker::deliver(int keys, int each) {
     /* While events wait for the sink, the worker looks again; else an outcome must wake it. */
     int ms = all_taken ? hang_ms : 20;
     bool woken = wait(ms);
-    if (collect() > 0 || woken)
+    const bool any = collect() > 0;
+    if (is_out_of_memory_)
+      begin_again();
+    if (any || woken)
       idle_ms = 0;
     else if ((idle_ms += ms) >= hang_ms)
       failed("nothing happened for %d ms: %zu events are in flight, %s; state %d, credit %u, \"%s\"", idle_ms,
@@ -197,12 +216,12 @@ void Worker::close(int grace_ms) {
     sink_->kind->sink_close(sink_, grace_ms);
     return true;
   });
-  while (!under_test([&] { return sink_->kind->sink_closed(sink_); })) {
+  while (!is_out_of_memory_ && !under_test([&] { return sink_->kind->sink_closed(sink_); })) {
     bool woken = wait(hang_ms);
     if (collect() == 0 && !woken)
       failed("a closing sink has not ended: %zu events have no outcome", in_flight_.size());
   }
-  if (!in_flight_.empty())
+  if (!in_flight_.empty() && !is_out_of_memory_)
     failed("the sink is closed, and %zu events have no outcome", in_flight_.size());
 }
 

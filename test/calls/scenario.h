@@ -78,9 +78,12 @@ private:
   };
   bool submit(int each);
   void ended(const ob_completion &completion);
+  void begin_again();
 
   ob_engines *engine_ = nullptr;
   ob_sink *sink_ = nullptr;
+  std::function<void()> open_again_;
+  bool is_out_of_memory_ = false; /* a worker would end */
   uint64_t last_ticket_ = 0;
   std::vector<Key> keys_;
   std::map<uint64_t, Flight> in_flight_;

@@ -2,9 +2,14 @@
 
 import os
 import re
+import tempfile
+from pathlib import Path
+
+import pytest
 
 from outbox_rig import wait_until
 from outbox_rig.database import Database
+from outbox_rig.preload import compiled
 from outbox_rig.receiver import SECRET
 
 WORKER = "SELECT pid FROM outbox.workers WHERE database = current_database()"
@@ -17,26 +22,51 @@ def limit_memory(pg, pid: int, more: int | None) -> None:
     pg._run("prlimit", f"--pid={pid}", f"--as={limit}:")  # as the worker's user, who is allowed to
 
 
-def test_an_event_that_there_is_no_memory_for(db, pg, receiver):
-    """The event waits with its key, other keys continue, and it is sent when there is memory; no process crashes."""
+@pytest.mark.parametrize("more", [24 << 20, 2 << 20, 0], ids=["24MB", "2MB", "nothing"])
+def test_a_worker_without_memory_ends_and_the_next_one_goes_on(db, pg, receiver, more):
+    """It ends with an error, not by a signal: the server stays up. The next worker delivers everything, in order."""
     db.webhook_sink("crm", receiver, SECRET)
     db.enqueue("Order", "warm", payload='"warm"')
     wait_until(lambda: db.pending() == 0, 20, "a first event")
     receiver.clear()
-    worker = db.value(WORKER)
-    limit_memory(pg, worker, 24 << 20)
+    log, started, worker = pg.log.stat().st_size, db.value("SELECT pg_postmaster_start_time()"), db.value(WORKER)
+    limit_memory(pg, worker, more)
     for n in range(3):
-        db.sql("SELECT outbox.enqueue('Order', 'large', 'e', to_jsonb(repeat('x', 15000000)))")
-    db.enqueue("Order", "large", payload='"after"')
+        db.sql("SELECT outbox.enqueue('Order', 'large', 'e', to_jsonb(%s || repeat('x', 15000000)))", str(n))
+    db.enqueue("Order", "large", payload='"3"')
     for n in range(20):
         db.enqueue("Order", f"small{n}", payload='"small"')
-    wait_until(lambda: len(receiver.accepted()) == 20, 30, lambda: f"the others, got {len(receiver.accepted())}")
-    wait_until(lambda: "out of memory" in (db.value("SELECT last_error FROM outbox.sinks") or ""), 20, "the reason")
-    assert db.pending() >= 4 and {d.json()["data"] for d in receiver.accepted()} == {"small"}
-    limit_memory(pg, worker, None)
-    wait_until(lambda: db.pending() == 0, 40, lambda: f"the large ones to go: {db.sql('SELECT * FROM outbox.sinks')}")
-    assert [len(d.body) > 1000000 for d in receiver.accepted()][20:] == [True, True, True, False]
-    assert db.value(WORKER) == worker
+    wait_until(lambda: db.pending() == 0, 60, lambda: f"all events to go: {db.sql('SELECT * FROM outbox.sinks')}")
+    told = pg.log.read_bytes()[log:].decode()
+    assert re.search(r"FATAL: +out of memory", told) and "terminated by signal" not in told
+    assert db.value(WORKER) != worker and db.value("SELECT pg_postmaster_start_time()") == started
+    data = [delivery.json()["data"] for delivery in receiver.accepted()]
+    firsts = list(dict.fromkeys(text[0] for text in data if text != "small"))
+    assert firsts == ["0", "1", "2", "3"] and data.count("small") >= 20
+
+
+@pytest.mark.parametrize("where", ["main", "thread"])
+def test_an_allocation_of_the_delivery_library_fails(rig, receiver, where):
+    """On the main thread or on another one: the worker ends with an error, and the next one delivers everything, in order."""
+    folder = Path(tempfile.mkdtemp(prefix="outbox-"))
+    folder.chmod(0o777)  # the server removes the file
+    pg = rig.postgres(env={"LD_PRELOAD": str(compiled(Path(__file__).with_name("failing_allocation.c"))),
+                           "FAIL_MAIN": str(folder / "main"), "FAIL_THREAD": str(folder / "thread")})
+    db = Database(pg, "scarce").create()
+    db.webhook_sink("crm", receiver, SECRET)
+    db.send("a", 0)
+    wait_until(lambda: receiver.numbers("a") == [0], 20, "a first event")
+    worker = db.value(WORKER)
+    (folder / where).touch()
+    for n in range(1, 30):
+        db.send("a", n)
+    wait_until(lambda: db.pending() == 0, 60, lambda: f"all events to go: {pg.logged(0)[-2000:]}")
+    assert list(folder.iterdir()) == [], "the allocation failed"
+    folder.rmdir()
+    assert re.search(r"FATAL: +out of memory", pg.logged(0)) and "terminated by signal" not in pg.logged(0)
+    assert list(dict.fromkeys(receiver.numbers("a"))) == list(range(30)) and db.value(WORKER) != worker
+    db.disconnect()
+    pg.stop()
 
 
 HOSTILE = {"statement_timeout": "1ms", "lock_timeout": "1ms", "idle_session_timeout": "1ms", "idle_in_transaction_session_timeout": "1ms",

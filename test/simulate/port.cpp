@@ -12,10 +12,6 @@ void Worker::at(const char *) {
   pass(true);
 }
 
-void Worker::out_of_memory() {
-  throw std::bad_alloc();
-}
-
 /* events_in_flight.cpp: the WAL of recordings is flushed before they fill half of outbox.max_in_flight. */
 void Worker::settle_unflushed(int max_events) {
   Unflushed &unflushed = d_->in_flight.unflushed;

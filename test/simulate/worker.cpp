@@ -27,16 +27,11 @@ Worker::Worker(World &world, int index, Incarnation pid)
   d_->dead_letter_read.restart();
   d_->blocked_keys.visit_at_most(CHECKED_KEYS);
   for (WorkerSink &sink : sinks_)
-    need(d_->sinks.add(&sink));
+    d_->sinks.add(&sink);
   reload_sinks();
 }
 
 Worker::~Worker() = default;
-
-void Worker::need(bool done) {
-  if (!done)
-    throw std::bad_alloc();
-}
 
 /* A step: others act, and the worker or its transaction may end here. */
 void Worker::pass(bool in_transaction) {

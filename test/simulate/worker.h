@@ -134,7 +134,6 @@ private:
 
   /* port.cpp */
   void at(const char *place) override;
-  [[noreturn]] void out_of_memory() override;
   int free_events() override;
   int64_t free_bytes() override;
   void take_snapshot() override;
@@ -187,8 +186,6 @@ private:
   void remove_sent(const dispatch::InFlightEvent *event);
   void to_dead_letters(int64_t position, SinkId sink, int64_t overtaken_by, bool spent, const char *error);
   void reschedule(const dispatch::RowToWrite &row);
-
-  static void need(bool done);
 
   World &world_;
   Table &table_;

@@ -13,19 +13,12 @@ protected:
   static constexpr uint64_t KEY = 0x1234567800000001, OTHER_KEY = 0x1234567800000002;
 
   /* The blocker that was replaced. */
-  int64_t block(SinkId sink, uint64_t key_hash, int64_t position) {
-    keys.make_room();
-    return keys.block(sink, key_hash, position);
-  }
+  int64_t block(SinkId sink, uint64_t key_hash, int64_t position) { return keys.block(sink, key_hash, position); }
 
-  void drain(SinkId sink, uint64_t key_hash, int64_t group) {
-    keys.make_room();
-    keys.drain(sink, key_hash, group);
-  }
+  void drain(SinkId sink, uint64_t key_hash, int64_t group) { keys.drain(sink, key_hash, group); }
 
   /* The group with which the row is marked. */
   int64_t mark(uint64_t key_hash, int64_t group, int64_t position) {
-    keys.make_room();
     return keys.marked(SINK, key_hash, group, position);
   }
 
@@ -44,12 +37,10 @@ protected:
 };
 
 TEST_F(DispatchBlockedKeys, ANewKeyDrainsFromItsFirstMarkedRow) {
-  keys.make_room();
   keys.drain(SINK, KEY, 7, 20);
   EXPECT_FALSE(keys.find(SINK, KEY)->may_have_undrained_before(20));
   EXPECT_TRUE(keys.find(SINK, KEY)->may_have_undrained_before(21));
   EXPECT_EQ(keys.lowest(SINK), 20);
-  keys.make_room();
   keys.drain(SINK, KEY, 7, 30);
   EXPECT_EQ(keys.lowest(SINK), 20) << "it is not new";
 }

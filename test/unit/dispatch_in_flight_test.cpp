@@ -19,7 +19,6 @@ protected:
     claimed.shard = 3;
     claimed.attempts = 2;
     claimed.row = {11, 12, 13, 14};
-    in_flight.make_room();
     return in_flight.claim(claimed);
   }
 

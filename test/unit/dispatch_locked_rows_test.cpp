@@ -11,7 +11,6 @@ namespace {
 const Moment ROUND_BEGAN = {3'600'000'000};
 
 void add(LockedRows *rows, int64_t position, SinkId sink, uint64_t key_hash) {
-  rows->make_room();
   rows->add(position, sink, key_hash);
 }
 

@@ -14,14 +14,13 @@ class DispatchOutOfOrder : public testing::Test {
 protected:
   static constexpr uint64_t KEY = 77, OTHER_KEY = 78;
 
-  void SetUp() override { ASSERT_TRUE(rules.begin(now, 1000)); }
+  void SetUp() override { rules.begin(now); }
 
   InFlightEvent *claim(int64_t position, uint64_t key_hash = KEY, SinkInFlight *of = nullptr) {
     InFlight::Claimed claimed = {};
     claimed.position = position;
     claimed.key_hash = key_hash;
     claimed.sink = of ? of : &sinks[0];
-    in_flight.make_room();
     return in_flight.claim(claimed);
   }
 
@@ -41,7 +40,10 @@ protected:
   static EarlierRow failing(int64_t position) { return {position, {3, 4, 0, 0}, false, false}; }
   static EarlierRow redriven(int64_t position) { return {position, {5, 6, 0, 0}, false, true}; }
 
-  bool find(const EarlierRow &row, uint32_t key = 0) { return rules.found(in_flight, key, row); }
+  void find(std::initializer_list<EarlierRow> rows, uint32_t key = 0) {
+    for (const EarlierRow &row : rows)
+      rules.found(in_flight, key, row);
+  }
   bool is_put_off(const InFlightEvent *event) { return event->record_after == moment_after(now, 200); }
 
   std::vector<int64_t> positions(EarlierFate fate) {
@@ -76,7 +78,7 @@ TEST_F(DispatchOutOfOrder, AnEarlierRowIsOvertakenByTheFirstDeliveredEventAfterI
   const InFlightEvent *last = send(30);
   rules.group(in_flight);
   EXPECT_FALSE(is_put_off(last)) << "those before it were delivered as well";
-  ASSERT_TRUE(find(dead_letter(5)) && find(dead_letter(10)) && find(dead_letter(19)) && find(dead_letter(25)));
+  find({dead_letter(5), dead_letter(10), dead_letter(19), dead_letter(25)});
   rules.all_found();
   ASSERT_EQ(rules.rows().size(), 4U);
   EXPECT_EQ(rules.rows()[0].overtaken_by, 10);
@@ -91,7 +93,7 @@ TEST_F(DispatchOutOfOrder, TheFateOfAnEarlierRow) {
   send(100);
   rules.group(in_flight);
   for (int64_t position : {7, 1, 4})
-    ASSERT_TRUE(find(redriven(position)) && find(failing(position + 1)) && find(dead_letter(position + 2)));
+    find({redriven(position), failing(position + 1), dead_letter(position + 2)});
   rules.all_found();
   EXPECT_EQ(positions(EarlierFate::MARK_DEAD_LETTER), (Positions{3, 6, 9}));
   EXPECT_EQ(positions(EarlierFate::MARK_PENDING), (Positions{2, 5, 8}));
@@ -106,11 +108,11 @@ TEST_F(DispatchOutOfOrder, ARowThatWasDeliveredItselfIsNotOvertaken) {
   send(10);
   end(5, Outcome::SENT), end(6, Outcome::RETRY);
   rules.group(in_flight);
-  ASSERT_TRUE(find(failing(5)) && find(redriven(5)));
+  find({failing(5), redriven(5)});
   EXPECT_TRUE(rules.rows().empty());
-  ASSERT_TRUE(find(failing(6)));
+  find({failing(6)});
   EXPECT_EQ(rules.rows().size(), 1U) << "it failed again";
-  ASSERT_TRUE(find(failing(11)));
+  find({failing(11)});
   EXPECT_EQ(rules.rows().size(), 1U) << "nothing after it was delivered";
 }
 
@@ -118,11 +120,11 @@ TEST_F(DispatchOutOfOrder, ARedrivenEventInFlightIsWaitedFor) {
   const InFlightEvent *before = send(3), *after = send(10);
   claim(5), claim(6);
   rules.group(in_flight);
-  ASSERT_TRUE(find(redriven(5)));
+  find({redriven(5)});
   EXPECT_TRUE(rules.rows().empty());
   EXPECT_FALSE(is_put_off(before));
   EXPECT_TRUE(is_put_off(after));
-  ASSERT_TRUE(find(failing(6)));
+  find({failing(6)});
   EXPECT_EQ(rules.rows().size(), 1U) << "one that fails is marked at once";
 }
 
@@ -144,7 +146,8 @@ TEST_F(DispatchOutOfOrder, EventsAfterAnUnrecordedFailureOfTheirKeyWait) {
 TEST_F(DispatchOutOfOrder, EventsAfterARowThatCannotBeLockedWait) {
   const InFlightEvent *before = send(3), *after = send(10), *other = send(10'000, OTHER_KEY);
   rules.group(in_flight);
-  ASSERT_TRUE(find(dead_letter(1)) && find(failing(5)) && find(failing(9'000), 1));
+  find({dead_letter(1), failing(5)});
+  find({failing(9'000)}, 1);
   rules.all_found();
   for (OvertakenRow &row : rules.rows())
     row.locked = row.position != 5;
@@ -157,8 +160,8 @@ TEST_F(DispatchOutOfOrder, EventsAfterARowThatCannotBeLockedWait) {
 TEST_F(DispatchOutOfOrder, NothingIsLeftOfAFormerTransaction) {
   send(10);
   rules.group(in_flight);
-  ASSERT_TRUE(find(dead_letter(5)));
-  ASSERT_TRUE(rules.begin(now, 1000));
+  find({dead_letter(5)});
+  rules.begin(now);
   EXPECT_TRUE(rules.keys().empty());
   EXPECT_TRUE(rules.rows().empty());
   send(20);
@@ -169,10 +172,7 @@ TEST_F(DispatchOutOfOrder, NothingIsLeftOfAFormerTransaction) {
 
 TEST(DispatchMayBeOutOfOrder, OnlyKeysWithDeadLettersOrABlocker) {
   const std::unique_ptr<Dispatch> decisions{dispatch::create()};
-  const auto block = [&](SinkId of, uint64_t key_hash) {
-    EXPECT_TRUE(decisions->make_room_to_block());
-    decisions->block_key(of, key_hash, 1);
-  };
+  const auto block = [&](SinkId of, uint64_t key_hash) { decisions->block_key(of, key_hash, 1); };
   SinkInFlight sink = {};
   sink.id = 5;
   InFlightEvent event = {};

@@ -17,10 +17,7 @@ protected:
 
   void SetUp() override { sink.id = SINK; }
 
-  Dispatch &with_room() {
-    EXPECT_TRUE(decisions->make_room_for_row());
-    return *decisions;
-  }
+  Dispatch &with_room() { return *decisions; }
 
   InFlightEvent *submit(int64_t position) { return submit(position, &sink); }
 

@@ -72,7 +72,6 @@ protected:
 
   void block(int n) {
     for (int i = 1; i <= n; i++) {
-      keys.make_room();
       keys.block(1, i, i);
     }
   }

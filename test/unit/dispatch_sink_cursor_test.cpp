@@ -93,7 +93,6 @@ TEST(DispatchDueCursor, ARollBackPassesNothingAndForgetsNothing) {
 
 TEST(DispatchLateTransactions, OneIsReadAfterTheOther) {
   LateTransactions late;
-  late.make_room(3);
   EXPECT_TRUE(late.empty());
   EXPECT_EQ(late.lowest(), POSITION_NONE);
   late.add(101, 50);
@@ -114,7 +113,6 @@ TEST(DispatchLateTransactions, OneIsReadAfterTheOther) {
 
 TEST(DispatchLateTransactions, ARollBackReadsAgainWhatTheRoundHasReadAndForgetsWhatItHasFound) {
   LateTransactions late;
-  late.make_room(3);
   late.add(101, 50);
   late.add(102, 50);
   late.first_read(20, false);
@@ -134,7 +132,6 @@ TEST(DispatchLateTransactions, ARollBackReadsAgainWhatTheRoundHasReadAndForgetsW
 
 TEST(DispatchLateTransactions, TheNextRoundGoesOnWhereTheLastOneStopped) {
   LateTransactions late;
-  late.make_room(3);
   late.add(101, 50);
   late.add(102, 50);
   late.begin_round();
@@ -156,7 +153,6 @@ class DispatchSinkCursor : public testing::Test {
 protected:
   void SetUp() override {
     cursor.restart(CURSOR_NOW);
-    cursor.late.make_room(2);
     cursor.set_free_places(10, 1000);
     read_to(100);
     cursor.due.begin_read();
@@ -371,11 +367,11 @@ TEST_F(DispatchSinkCursor, ARollBackLowersTheLowWatermarkToTheCursor) {
 TEST(DispatchRound, ARoundThatIsRolledBackTakesAllCursorsAndLockedRowsBack) {
   std::unique_ptr<Dispatch> decisions{dispatch::create()};
   RoundSink sinks[2] = {};
-  ASSERT_TRUE(decisions->sinks.add(&sinks[0]) && decisions->sinks.add(&sinks[1]));
+  decisions->sinks.add(&sinks[0]);
+  decisions->sinks.add(&sinks[1]);
   SinkCursor *first = sinks[0].cursor, *second = sinks[1].cursor;
   first->passed(10);
   second->passed(20);
-  decisions->locked_rows.make_room();
   decisions->locked_rows.add(5, 1, 7);
   decisions->begin_round({{3'600'000'000}, CURSOR_NOW}, 10, 1000);
   EXPECT_TRUE(decisions->round.open);
@@ -395,15 +391,15 @@ TEST(DispatchRound, ARoundThatIsRolledBackTakesAllCursorsAndLockedRowsBack) {
 TEST(DispatchRound, LateCommitsOfARoundThatIsRolledBackAreFoundAgain) {
   std::unique_ptr<Dispatch> decisions{dispatch::create()};
   RoundSink sink = {};
-  ASSERT_TRUE(decisions->sinks.add(&sink));
+  decisions->sinks.add(&sink);
   SinkCursor *cursor = sink.cursor;
   const uint64_t running[] = {101};
   cursor->passed(50);
-  ASSERT_TRUE(decisions->find_late_commits({running, 1, 105, 105}));
+  decisions->late_commits.find_ended({running, 1, 105, 105});
   decisions->late_commits.note_running({running, 1, 105, 105});
   for (int round = 0; round < 2; round++) {
     decisions->begin_round({{3'600'000'000}, CURSOR_NOW}, 10, 1000);
-    ASSERT_TRUE(decisions->find_late_commits({nullptr, 0, 106, 106}));
+    decisions->late_commits.find_ended({nullptr, 0, 106, 106});
     ASSERT_EQ(decisions->late_commits.ended().size(), 1U);
     cursor->late_commit(decisions->late_commits.ended()[0], 40);
     decisions->late_commits.note_running({nullptr, 0, 106, 106});
@@ -415,7 +411,6 @@ TEST(DispatchRound, LateCommitsOfARoundThatIsRolledBackAreFoundAgain) {
 
 TEST(DispatchRound, DrainingKeysOfARoundThatIsRolledBackBeginAgain) {
   std::unique_ptr<Dispatch> decisions{dispatch::create()};
-  ASSERT_TRUE(decisions->make_room_to_block());
   decisions->blocked_keys.drain(1, 77, 5);
   decisions->begin_round({{3'600'000'000}, CURSOR_NOW}, 10, 1000);
   decisions->blocked_keys.drained_to(1, 77, 30);
@@ -428,7 +423,7 @@ TEST(DispatchRound, TheLowWatermarkIsThatOfAllThatIsKnownOfASink) {
   RoundSink sinks[3] = {};
   for (SinkId i = 0; i < 3; i++) {
     sinks[i].events.id = i + 1;
-    ASSERT_TRUE(decisions->sinks.add(&sinks[i]));
+    decisions->sinks.add(&sinks[i]);
     sinks[i].cursor->passed(100);
   }
   const auto watermarks = [&] {
@@ -437,20 +432,17 @@ TEST(DispatchRound, TheLowWatermarkIsThatOfAllThatIsKnownOfASink) {
                                 sinks[2].cursor->low_watermark()};
   };
   EXPECT_EQ(watermarks(), (std::vector<int64_t>{101, 101, 101}));
-  ASSERT_TRUE(decisions->make_room_for_row());
   decisions->block_key(3, 77, 90);
   EXPECT_EQ(watermarks(), (std::vector<int64_t>{101, 101, 90}));
   InFlight::Claimed claimed = {};
   claimed.position = 80;
   claimed.sink = &sinks[0].events;
-  ASSERT_TRUE(decisions->make_room_for_row());
   InFlightEvent *event = decisions->in_flight.claim(claimed);
   EXPECT_EQ(watermarks(), (std::vector<int64_t>{80, 101, 90}));
   event->given_to = 2;
   EXPECT_EQ(watermarks(), (std::vector<int64_t>{80, 80, 90}));
-  ASSERT_TRUE(decisions->marks.add_returned({70, {}, 0, 2, 77}));
+  decisions->marks.add_returned({70, {}, 0, 2, 77});
   EXPECT_EQ(watermarks(), (std::vector<int64_t>{80, 70, 90}));
-  ASSERT_TRUE(decisions->make_room_for_row());
   decisions->locked_rows.add(60, 3, 77);
   EXPECT_EQ(watermarks(), (std::vector<int64_t>{60, 60, 60})) << "the sink of a locked row may be another by now";
   ShardSet gained = {};
@@ -463,7 +455,7 @@ TEST(DispatchRound, ASinkThatWasRemovedTakesNoPart) {
   std::unique_ptr<Dispatch> decisions{dispatch::create()};
   RoundSink sinks[3] = {};
   for (RoundSink &sink : sinks)
-    ASSERT_TRUE(decisions->sinks.add(&sink));
+    decisions->sinks.add(&sink);
   sinks[2].cursor->passed(10);
   decisions->sinks.remove(&sinks[1]);
   ASSERT_EQ(decisions->sinks.all().size(), 2U);

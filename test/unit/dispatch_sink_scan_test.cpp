@@ -96,17 +96,14 @@ protected:
 
   void SetUp() override {
     sink.events.id = KEY.sink;
-    ASSERT_TRUE(decisions->sinks.add(&sink));
+    decisions->sinks.add(&sink);
     cursor = sink.cursor;
     cursor->passed(100);
     cursor->set_free_places(10, 1000);
     with_room().blocked_keys.drain(KEY.sink, KEY.key_hash, 7);
   }
 
-  Dispatch &with_room() {
-    EXPECT_TRUE(decisions->make_room_for_row());
-    return *decisions;
-  }
+  Dispatch &with_room() { return *decisions; }
 
   int64_t below(DrainStops stops = {}) { return drain_below(*decisions, *cursor, KEY, stops); }
   const BlockedKey *key() { return decisions->blocked_keys.find(KEY.sink, KEY.key_hash); }

@@ -21,29 +21,7 @@ std::vector<int> values(const KeyedQueue<int>::Items &items) {
   return all;
 }
 
-/* An item for which there is no memory while `scarce`. */
-struct Large {
-  static inline bool scarce = false;
-  explicit Large(int n) : number(n) {}
-  Large(Large &&from) : number(from.number) {
-    if (scarce)
-      throw std::bad_alloc();
-  }
-  int number;
-};
-
 }  // namespace
-
-TEST(KeyedQueue, APushThatFailsForLackOfMemoryLeavesNoTrace) {
-  KeyedQueue<Large> queue(10);
-  Large::scarce = true;
-  EXPECT_THROW(queue.push(1, Large(11)), std::bad_alloc);
-  Large::scarce = false;
-  EXPECT_EQ(queue.queued(), 0u);
-  queue.push(1, Large(12));
-  ASSERT_TRUE(queue.can_start());
-  EXPECT_EQ(queue.start()->number, 12);
-}
 
 TEST(KeyedQueue, OneOfAKeyAndManyKeysAtOnce) {
   KeyedQueue<int> queue(10);

@@ -29,7 +29,6 @@ struct Control {
   uint64_t unfit = 0;                               /* submit() throws for it */
   uint64_t no_memory_for = 0;                       /* submit() lacks memory for it */
   int pauses = 0, flushes = 0;
-  bool lacks_memory = false;             /* once, in pause() */
   bool probe_hangs = false;              /* until its time is up, or it is cancelled */
   std::string probe_says = "here it is"; /* and hints */
   std::shared_ptr<void> remains;         /* steps of a probe */

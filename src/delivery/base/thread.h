@@ -1,14 +1,15 @@
 /*
  * thread.h: how the delivery library starts threads, and which thread an object belongs to. Signals are blocked in
- * new threads (block_signals.h). An exception ends its thread instead of the
- * process. An object that belongs to one thread holds an OwnThread and asserts is_current(); asserts are compiled
- * into the unit tests and into servers built with assertions.
+ * new threads (block_signals.h). An exception ends its thread, and std::bad_alloc the
+ * worker (out_of_memory.h). An object that belongs to one thread holds an OwnThread and asserts is_current(); asserts
+ * are compiled into the unit tests and into servers built with assertions.
  */
 #pragma once
 
 #include <thread>
 #include <utility>
 
+#include "delivery/base/out_of_memory.h"
 #include "delivery/block_signals.h"
 
 namespace outbox {
@@ -36,13 +37,7 @@ private:
 
 template <class Body> std::thread start_thread(Body body) {
   SignalsBlocked blocked;
-  return std::thread([body = std::move(body)]() mutable noexcept {
-    try {
-      body();
-    } catch (...) {
-      /* The thread's owner reports what the body did not finish. */
-    }
-  });
+  return std::thread([body = std::move(body)]() mutable noexcept { or_out_of_memory([&] { body(); }); });
 }
 
 }  // namespace outbox

@@ -36,11 +36,10 @@ void BackgroundJobs::run(std::function<void()> body) {
   }
   try {
     jobs_.back().thread = start_thread([state, done, body = std::move(body)]() mutable {
-      try {
+      or_out_of_memory([&] {
         body();
         body = nullptr; /* destroy what the body owns on this thread */
-      } catch (...) {   /* out of memory: the end of the thread is reported anyway */
-      }
+      });
       std::lock_guard lock(state->mutex);
       *done = true;
       state->running--;

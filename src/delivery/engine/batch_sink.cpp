@@ -36,7 +36,6 @@ Submitted BatchSink::submit(const ob_event &event) {
   std::lock_guard lock(mutex_);
   if (failed_)
     return false;
-  queued_.events.reserve(most_); /* allocate before the event is accepted */
   queued_.messages.push_back(std::move(message));
   queued_.events.push_back({{outbox::Outcome::Sent}, event.ticket, event.key_hash});
   return true;
@@ -46,14 +45,14 @@ void BatchSink::flush() {
   work_.notify_one();
 }
 
-BatchSink::Outcome BatchSink::deliver(const std::vector<std::string> &messages) noexcept {
+BatchSink::Outcome BatchSink::deliver(const std::vector<std::string> &messages) {
   try {
-    try {
-      return deliver_(messages);
-    } catch (const std::exception &error) {
-      return Outcome::failed(0, Failure::SinkDown, error.what());
-    }
-  } catch (...) { /* no text, because memory may be exhausted */
+    return deliver_(messages);
+  } catch (const std::bad_alloc &) {
+    throw;
+  } catch (const std::exception &error) {
+    return Outcome::failed(0, Failure::SinkDown, error.what());
+  } catch (...) {
     return Outcome::failed(0, Failure::SinkDown, {});
   }
 }

@@ -78,7 +78,7 @@ private:
 
   void run();
   void return_from(Batch &batch, size_t from);
-  Outcome deliver(const std::vector<std::string> &messages) noexcept;
+  Outcome deliver(const std::vector<std::string> &messages);
   static outbox::Outcome outcome_of(Failure how);
 
   const std::shared_ptr<Reporter> reporter_;

@@ -57,8 +57,7 @@ public:
   CircuitBreaker(Settings settings, uint32_t seed) : settings_(settings), random_(seed) {}
 
   /* Notes how an event ended, changes the state, and returns the event's outcome. If that is OB_DEFERRED and the peer
-   * gave no delay, the delay is defer_ms(). May be called again if it throws std::bad_alloc; so may on_sent() and
-   * on_submit(). */
+   * gave no delay, the delay is defer_ms(). */
   ob_outcome on_result(const Completion &completion, Time now);
   void on_sent(uint64_t ticket, Time now);
   /* The sink reported an outage, or its end, independently of an event. */

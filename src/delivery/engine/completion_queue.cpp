@@ -12,7 +12,6 @@
 
 #include "delivery/base/clean_text.h"
 #include "delivery/base/text.h"
-#include "delivery/base/until_memory.h"
 
 namespace outbox {
 
@@ -87,16 +86,11 @@ void CompletionQueue::post(Report &&report) {
   wake_locked();
 }
 
-void CompletionQueue::log(ob_log_level level, const std::string &sink, std::string_view text) noexcept {
+void CompletionQueue::log(ob_log_level level, const std::string &sink, std::string_view text) {
   std::lock_guard lock(mutex_);
   if (log_.size() == max_log_lines)
     log_.pop_front();
-  try {
-    log_.emplace_back();
-  } catch (const std::bad_alloc &) {
-    return;
-  }
-  ob_log_line &line = log_.back();
+  ob_log_line &line = log_.emplace_back();
   line.level = level;
   copy_text(line.sink, sink);
   copy_text(line.text, text);
@@ -132,7 +126,6 @@ bool CompletionQueue::take_log(ob_log_line &line) {
 }
 
 namespace {
-/* No report is dropped: each waits until there is memory for it. */
 class QueueReporter final : public Reporter {
 public:
   QueueReporter(std::shared_ptr<CompletionQueue> completion_queue, uint64_t sink, std::string name,
@@ -141,21 +134,19 @@ public:
         secrets_(std::move(secrets)) {}
 
   void complete(Completion completion) override {
-    until_memory([&] {
-      tell(completion);
-      completion_queue_->post(sink_, std::move(completion));
-    });
+    tell(completion);
+    completion_queue_->post(sink_, std::move(completion));
   }
   void complete(std::vector<Completion> completions) override {
     if (completions.empty())
       return;
     for (Completion &completion : completions)
-      until_memory([&] { tell(completion); });
-    post({sink_, What::Completions, std::move(completions), {}, {}});
+      tell(completion);
+    completion_queue_->post({sink_, What::Completions, std::move(completions), {}, {}});
   }
   void sent(std::vector<uint64_t> tickets) override {
     if (!tickets.empty())
-      until_memory([&] { completion_queue_->post_sent(sink_, std::move(tickets)); });
+      completion_queue_->post_sent(sink_, std::move(tickets));
   }
   void down(std::string text, ob_reason reason) override { post(What::Down, text, reason); }
   void up() override { post(What::Up, {}); }
@@ -163,12 +154,7 @@ public:
   void degraded(std::string reason) override { post(What::Degraded, reason); }
   void resumed(std::string error) override { post(What::Resumed, error); }
   void disabled(std::string reason) override { post(What::Disabled, reason); }
-  void log(ob_log_level level, std::string text) override {
-    try {
-      completion_queue_->log(level, name_, told(text));
-    } catch (const std::bad_alloc &) { /* the line is dropped */
-    }
-  }
+  void log(ob_log_level level, std::string text) override { completion_queue_->log(level, name_, told(text)); }
   void wake() override { completion_queue_->wake(); }
   int wake_fd() const override { return completion_queue_->fd(); }
 
@@ -182,11 +168,8 @@ private:
       if (!text->empty())
         *text = told(*text);
   }
-  void post(CompletionQueue::Report report) {
-    until_memory([&] { completion_queue_->post(std::move(report)); });
-  }
   void post(What what, std::string_view text, ob_reason reason = OB_REASON_NONE) {
-    post({sink_, what, {}, {}, until_memory([&] { return told(text); }), reason});
+    completion_queue_->post({sink_, what, {}, {}, told(text), reason});
   }
 
   std::shared_ptr<CompletionQueue> completion_queue_;

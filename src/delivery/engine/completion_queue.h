@@ -41,12 +41,10 @@ public:
   /* Wakes the main thread. */
   void wake();
 
-  /* Move from their argument only if they do not throw. */
   void post(uint64_t sink, Completion &&completion);
   void post_sent(uint64_t sink, std::vector<uint64_t> &&tickets);
   void post(Report &&report);
-  /* Drops the line if memory is short. */
-  void log(ob_log_level level, const std::string &sink, std::string_view text) noexcept;
+  void log(ob_log_level level, const std::string &sink, std::string_view text);
 
   /* Called around one collection. begin() empties the eventfd; finish() appends all reports to `into`. Posts in
    * between do not write to the eventfd, because finish() takes them anyway. A library that writes to the eventfd

@@ -15,8 +15,8 @@
 #include <cassert>
 #include <system_error>
 
+#include "delivery/base/out_of_memory.h"
 #include "delivery/base/text.h"
-#include "delivery/base/until_memory.h"
 
 namespace outbox {
 
@@ -35,7 +35,7 @@ static int checked(int fd, const char *what) {
  * only the caller can decide about them. */
 void OpenSink::end_at_once(Completion completion) {
   if (completion.key_hash != 0 && (completion.outcome != Outcome::Rejected || blocks_on_dead_letter_))
-    until_memory([&] { stopped_keys_.insert(completion.key_hash); });
+    stopped_keys_.insert(completion.key_hash);
   reporter_->complete(std::move(completion));
   outstanding_++;
 }
@@ -55,7 +55,7 @@ bool OpenSink::submit(const ob_event &event) {
     if (!submitted)
       return false;
     outstanding_ += !submitted.ended();
-    until_memory([&] { breaker_.on_submit(event.ticket, event.attempt > 1); }); /* the event is accepted by now */
+    breaker_.on_submit(event.ticket, event.attempt > 1);
     if (submitted.ended())
       end_at_once(std::move(*submitted.ended()));
   } catch (const BadInput &bad) {
@@ -73,23 +73,27 @@ size_t OpenSink::submit(const ob_event *events, size_t n) {
     return 0;
   n = std::min<size_t>(n, credit(Clock::now()));
   size_t taken = 0;
-  auto unless_out_of_memory = [&](auto step) {
-    try {
-      step();
-    } catch (const std::exception &error) {
-      engine_.completion_queue_->log(OB_LOG_WARNING, name_, error.what());
-    }
-  };
   /* The accepted events stay accepted, the caller submits the rest again. */
-  unless_out_of_memory([&] {
+  or_warn([&] {
     while (taken < n && submit(events[taken]))
       taken++;
   });
-  unless_out_of_memory([&] {
+  or_warn([&] {
     sink_->flush();
     engine_.arm_timer();
   });
   return taken;
+}
+
+/* Whatever else goes wrong in `step`, the sink goes on. */
+template <class Step> void OpenSink::or_warn(Step step) {
+  try {
+    step();
+  } catch (const std::bad_alloc &) {
+    throw;
+  } catch (const std::exception &error) {
+    engine_.completion_queue_->log(OB_LOG_WARNING, name_, error.what());
+  }
 }
 
 /* Time alone can open the circuit, so this reports the change. */
@@ -170,33 +174,27 @@ void OpenSink::close(milliseconds grace) {
 }
 
 void OpenSink::poll(Time now) {
-  try {
+  or_warn([&] {
     sink_->poll();
     if (closing_ && !abandoned_ && now >= grace_end_) {
       sink_->abandon();
       abandoned_ = true;
     }
-  } catch (const std::bad_alloc &) {
-    /* The next call does the rest, and nothing else would wake the caller for it. */
-    engine_.completion_queue_->log(OB_LOG_WARNING, name_, "out of memory");
-    engine_.completion_queue_->wake();
-  } catch (const std::exception &error) {
-    engine_.completion_queue_->log(OB_LOG_WARNING, name_, error.what());
-  }
+  });
 }
 
 void OpenSink::circuit_moved(bool was_open, std::string_view reason) {
   if (breaker_.is_open() && !reason.empty())
-    until_memory([&] { last_error_ = reason; });
+    last_error_ = reason;
   if (breaker_.is_open() == was_open)
     return;
   if (!was_open)
-    until_memory([&] { sink_->pause(); });
+    sink_->pause();
   if (was_open) {
     last_error_.clear();
     engine_.completion_queue_->log(OB_LOG_INFO, name_, "circuit closed: delivering again");
   } else {
-    engine_.completion_queue_->log(OB_LOG_WARNING, name_, text_if_memory("circuit opened: ", reason));
+    engine_.completion_queue_->log(OB_LOG_WARNING, name_, "circuit opened: " + std::string(reason));
   }
 }
 
@@ -214,17 +212,17 @@ void OpenSink::on_signal(const CompletionQueue::Report &report) {
     count_failure(report.reason);
     return;
   case CompletionQueue::Report::What::Degraded:
-    until_memory([&] { degraded_ = report.text; });
+    degraded_ = report.text;
     return;
   case CompletionQueue::Report::What::Resumed:
     if (std::find(resumed_.begin(), resumed_.end(), report.text) == resumed_.end())
-      until_memory([&] { resumed_.push_back(report.text); });
+      resumed_.push_back(report.text);
     return;
   case CompletionQueue::Report::What::Disabled:
     if (!disabled_)
-      engine_.completion_queue_->log(OB_LOG_WARNING, name_, text_if_memory("disabled: ", report.text));
+      engine_.completion_queue_->log(OB_LOG_WARNING, name_, "disabled: " + report.text);
     disabled_ = true;
-    until_memory([&] { last_error_ = report.text; });
+    last_error_ = report.text;
     return;
   default:
     return;
@@ -266,11 +264,11 @@ ob_outcome OpenSink::on_completion(Completion &completion, Time now) {
   outstanding_--;
   completion.retry_after_ms = std::min<int64_t>(completion.retry_after_ms, config_->longest_delay().count());
   bool was_open = breaker_.is_open(), of_the_sink = blames_sink(completion.outcome);
-  ob_outcome outcome = until_memory([&] { return breaker_.on_result(completion, now); });
+  ob_outcome outcome = breaker_.on_result(completion, now);
   failed_tries_ += of_the_sink || completion.outcome == Outcome::RetryOwnPeer;
   count_failure(reason_of(completion));
   if (of_the_sink)
-    until_memory([&] { last_failure_ = completion.error; });
+    last_failure_ = completion.error;
   if (was_open || breaker_.is_open())
     circuit_moved(was_open, of_the_sink ? std::string_view(completion.error) : std::string_view());
   return outcome;
@@ -287,7 +285,7 @@ int64_t OpenSink::delay_ms(const Completion &completion, ob_outcome outcome) con
 void OpenSink::on_sent(uint64_t ticket, Time now) {
   outstanding_--;
   bool was_open = breaker_.is_open();
-  until_memory([&] { breaker_.on_sent(ticket, now); });
+  breaker_.on_sent(ticket, now);
   if (was_open)
     circuit_moved(true, {});
 }
@@ -309,9 +307,11 @@ Engine::Engine()
     ::close(fd);
     throw;
   }
+  set_out_of_memory_fd(completion_queue_->fd());
 }
 
 Engine::~Engine() {
+  set_out_of_memory_fd(-1);
   ::close(timer_fd_);
   ::close(fd);
 }
@@ -354,8 +354,7 @@ void Engine::arm_timer() {
   timerfd_settime(timer_fd_, TFD_TIMER_ABSTIME, &when, nullptr);
 }
 
-/* Returns false when `out` is full; the next call continues at next_in_report_. Waits for memory: a report that is
- * collected twice would count twice, and change the circuit once only. */
+/* Returns false when `out` is full; the next call continues at next_in_report_. */
 bool Engine::collect(OpenSink &open_sink, CompletionQueue::Report &report, Clock::time_point now, ob_completion *out,
                      size_t max, size_t &n) {
   switch (report.what) {
@@ -371,7 +370,7 @@ bool Engine::collect(OpenSink &open_sink, CompletionQueue::Report &report, Clock
       Completion &completion = report.completions[next_in_report_];
       const bool is_sent = completion.outcome == Outcome::Sent;
       const bool has_text = !is_sent || (open_sink.keeps_acknowledgements_ && !completion.acknowledgement.empty());
-      std::string *kept = has_text ? until_memory([&] { return &errors_.emplace_back(); }) : nullptr;
+      std::string *kept = has_text ? &errors_.emplace_back() : nullptr;
       ob_outcome outcome = open_sink.on_completion(completion, now);
       if (kept)
         *kept = std::move(is_sent ? completion.acknowledgement : completion.error);
@@ -395,6 +394,8 @@ bool Engine::collect(OpenSink &open_sink, CompletionQueue::Report &report, Clock
 
 void Engine::collect(ob_completion *out, size_t max, size_t &n) {
   assert(is_callers_thread());
+  if (is_out_of_memory())
+    return;
   errors_.clear();
   Clock::time_point now = Clock::now();
   completion_queue_->begin();
@@ -417,14 +418,15 @@ void Engine::collect(ob_completion *out, size_t max, size_t &n) {
 
 bool Engine::next_log(ob_log_line &line) {
   assert(is_callers_thread());
+  if (is_out_of_memory()) {
+    line = {OB_LOG_FATAL, {}, "out of memory"};
+    return true;
+  }
   return completion_queue_->take_log(line);
 }
 
 void Engine::destroy(std::unique_ptr<Sink> sink) noexcept {
-  try {
-    background_.destroy(std::move(sink));
-  } catch (const std::bad_alloc &) { /* no memory to share it: destroyed on this thread */
-  }
+  or_out_of_memory([&] { background_.destroy(std::move(sink)); }); /* without memory, on this thread */
 }
 
 void Engine::forget(OpenSink *open_sink) {

@@ -51,6 +51,7 @@ private:
   using Time = CircuitBreaker::Time;
 
   bool submit(const ob_event &event);
+  template <class Step> void or_warn(Step step);
   void end_at_once(Completion completion);
   void on_signal(const CompletionQueue::Report &report);
   /* Cuts the delay for which the peer asks to what the sink allows, for the circuit breaker too. */

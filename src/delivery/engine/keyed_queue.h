@@ -2,8 +2,7 @@
  * keyed_queue.h: a queue that keeps order per key while many keys run at once.
  *
  * At most one item of a key runs; the other items of the key wait behind it. Items with key 0 are unordered and run
- * side by side. No thread, clock or lock: the caller locks. Only push() allocates: an item moves between the lists
- * without memory, so nothing is lost when memory is short.
+ * side by side. No thread, clock or lock: the caller locks.
  */
 #pragma once
 
@@ -23,15 +22,12 @@ public:
 
   explicit KeyedQueue(size_t concurrency) : concurrency_(concurrency) {}
 
-  /* Changes nothing if it throws. */
   void push(uint64_t key, Item item) {
-    Items one;
-    one.emplace_back(key, std::move(item));
     Items *into = &ready_;
     if (key != 0)
       if (auto [at, added] = keys_.try_emplace(key); !added)
         into = &at->second.followers;
-    into->splice(into->end(), one);
+    into->emplace_back(key, std::move(item));
     ++queued_;
   }
 

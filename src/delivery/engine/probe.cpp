@@ -9,6 +9,7 @@
 #include <cassert>
 
 #include "delivery/base/clean_text.h"
+#include "delivery/base/out_of_memory.h"
 #include "delivery/engine/sink_options.h"
 #include "delivery/engine/test_delivery.h"
 
@@ -64,7 +65,9 @@ std::shared_ptr<void> Probe::try_out(const SinkKind &kind, const Options &server
     return deliver_test_event(kind, std::move(config), *this);
   } catch (const BadInput &bad) {
     failed("options", bad.what() + (bad.detail.empty() ? "" : ": " + bad.detail), bad.hint);
-  } catch (const std::exception &error) { /* out of memory, or a library failed to start */
+  } catch (const std::bad_alloc &) {
+    throw;
+  } catch (const std::exception &error) { /* a library failed to start */
     failed("probe", error.what());
   }
   return nullptr;
@@ -73,10 +76,7 @@ std::shared_ptr<void> Probe::try_out(const SinkKind &kind, const Options &server
 void Probe::run(const SinkKind &kind, const Options &server, const Options &mapping, Owner owner) {
   assert(!main_.is_current());
   std::shared_ptr<void> remains; /* destroyed last, after done_ is set */
-  try {
-    remains = try_out(kind, server, mapping, owner);
-  } catch (...) { /* out of memory: the end is reported anyway */
-  }
+  or_out_of_memory([&] { remains = try_out(kind, server, mapping, owner); });
   std::lock_guard lock(mutex_);
   done_ = true;
   completion_queue_->wake();

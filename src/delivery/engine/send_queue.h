@@ -7,9 +7,6 @@
  * message gets through: nothing is started until the main thread has fetched the failures and returned what is
  * queued.
  *
- * Memory is taken before an event changes its place, so that its end can always be recorded; where it cannot, the
- * thread waits for memory (until_memory.h).
- *
  * A Message has the members `ticket`, `key_hash` and `position` of its event, and size(): the bytes that it occupies.
  */
 #pragma once
@@ -27,7 +24,6 @@
 #include <vector>
 
 #include "delivery/base/event_fd.h"
-#include "delivery/base/until_memory.h"
 #include "delivery/engine/keyed_queue.h"
 #include "delivery/engine/sink.h"
 
@@ -62,8 +58,6 @@ public:
   /* The next message, and the serial number by which it ends. At most one may be in flight if `alone`, or after
    * losses that an event may have caused (lost()). */
   std::optional<Message> start(bool alone, uint64_t &serial);
-  /* Returns the started message, unsent, if send() throws std::bad_alloc. */
-  template <class Send> void send_or_return(uint64_t serial, Send send);
   /* The started message needs no memory any more but for its end. */
   void forget_bytes(uint64_t serial);
   /* Whether acknowledged() is of use: the texts are kept. */
@@ -115,7 +109,6 @@ private:
   Running take(const Locked &locked, typename std::map<uint64_t, Running>::iterator at);
   void halt(const Locked &locked, const std::string &why);
   void wake_main(const Locked &locked);
-  std::vector<Completion> room_for_all() const;
   void release(const typename KeyedQueue<Message>::Items &items, const char *why,
                std::vector<Completion> &completions);
 
@@ -127,7 +120,7 @@ private:
   mutable std::mutex mutex_; /* guards the members down to outage_ */
   KeyedQueue<Message> queue_;
   std::map<uint64_t, Running> running_; /* by serial */
-  std::vector<Completion> failures_;    /* has room for all of running_ */
+  std::vector<Completion> failures_;
   bool halted_ = false;
   std::string halted_why_;
   size_t bytes_ = 0; /* of the messages of queue_ and running_ */
@@ -181,19 +174,12 @@ template <class Message> void SendQueue<Message>::wake_if_needed() {
   wake();
 }
 
-/* To be called before the first event is taken out. */
-template <class Message> std::vector<Completion> SendQueue<Message>::room_for_all() const {
-  std::vector<Completion> completions;
-  until_memory([&] { completions.reserve(queue_.queued() + running_.size() + failures_.size()); });
-  return completions;
-}
-
 template <class Message>
 void SendQueue<Message>::release(const typename KeyedQueue<Message>::Items &items, const char *why,
                                  std::vector<Completion> &completions) {
   for (const auto &[key, message] : items) {
     bytes_ -= message.size();
-    completions.push_back({{Outcome::Returned, text_if_memory(why)}, message.ticket, message.key_hash});
+    completions.push_back({{Outcome::Returned, why}, message.ticket, message.key_hash});
   }
 }
 
@@ -203,7 +189,6 @@ template <class Message> void SendQueue<Message>::report_failures() {
   std::vector<Completion> completions;
   {
     Locked lock(mutex_);
-    completions = room_for_all();
     for (Completion &failure : failures_) {
       uint64_t key = failure.key_hash;
       completions.push_back(std::move(failure));
@@ -231,7 +216,6 @@ template <class Message> void SendQueue<Message>::release_queued(const char *why
   std::vector<Completion> completions;
   {
     Locked lock(mutex_);
-    completions = room_for_all();
     release(queue_.drain(), why, completions);
   }
   if (!completions.empty())
@@ -243,12 +227,9 @@ template <class Message> void SendQueue<Message>::abandon() {
   std::vector<Completion> completions;
   {
     Locked lock(mutex_);
-    completions = room_for_all();
     for (const auto &[serial, running] : running_) {
       completions.push_back(
-          {{Outcome::Returned, text_if_memory("given up while it was in flight: it may have arrived")},
-           running.ticket,
-           running.key});
+          {{Outcome::Returned, "given up while it was in flight: it may have arrived"}, running.ticket, running.key});
       release(queue_.fail(running.key), "not sent yet", completions);
       bytes_ -= running.bytes;
     }
@@ -265,22 +246,10 @@ template <class Message> std::optional<Message> SendQueue<Message>::start(bool a
   Locked lock(mutex_);
   if (halted_ || !queue_.can_start() || ((alone || losses_.alone_left > 0) && queue_.running() > 0))
     return std::nullopt;
-  /* Memory first: from here on the message has its end whatever happens. */
-  if (size_t wanted = failures_.size() + running_.size() + 1; failures_.capacity() < wanted)
-    failures_.reserve(2 * wanted);
-  auto running = running_.try_emplace(last_serial_ + 1).first;
   std::optional<Message> message = queue_.start();
   serial = ++last_serial_;
-  running->second = {message->ticket, message->key_hash, outage_, message->position, message->size(), {}};
+  running_[serial] = {message->ticket, message->key_hash, outage_, message->position, message->size(), {}};
   return message;
-}
-
-template <class Message> template <class Send> void SendQueue<Message>::send_or_return(uint64_t serial, Send send) {
-  try {
-    send();
-  } catch (const std::bad_alloc &) {
-    fail(serial, Outcome::Returned, text_if_memory("not sent: out of memory"));
-  }
 }
 
 template <class Message> void SendQueue<Message>::forget_bytes(uint64_t serial) {
@@ -309,10 +278,7 @@ template <class Message> void SendQueue<Message>::succeed(const std::vector<uint
   const bool keeps = keeps_acknowledgements_;
   std::vector<uint64_t> tickets;
   std::vector<Completion> completions; /* those with a text */
-  until_memory([&] {
-    tickets.reserve(serials.size());
-    completions.reserve(keeps ? serials.size() : 0);
-  });
+  tickets.reserve(serials.size());
   {
     Locked lock(mutex_);
     for (uint64_t serial : serials) {
@@ -388,11 +354,11 @@ template <class Message> bool SendQueue<Message>::lost(const std::string &why, o
       losses_.culprits[losses_.n_culprits++ % losses_.culprits.size()] = oldest;
       fail(lock, running_.begin()->first,
            {Outcome::RetryBlameSink, /* a peer may break at every message */
-            text_if_memory("the connection breaks at this event, which was sent alone: ", why), reason});
+            "the connection breaks at this event, which was sent alone: " + why, reason});
     }
   }
   while (!running_.empty())
-    fail(lock, running_.begin()->first, {Outcome::Returned, text_if_memory(why)});
+    fail(lock, running_.begin()->first, {Outcome::Returned, why});
   if (!blames_one && losses_.in_a_row >= suspicious)
     losses_.alone_left = std::max(losses_.alone_left, in_flight);
   halt(lock, why);
@@ -406,7 +372,7 @@ template <class Message> void SendQueue<Message>::halt(const std::string &why) {
 
 template <class Message> void SendQueue<Message>::halt(const Locked &locked, const std::string &why) {
   halted_ = true;
-  halted_why_ = text_if_memory(why);
+  halted_why_ = why;
   wake_main(locked);
 }
 

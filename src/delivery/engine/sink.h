@@ -86,7 +86,7 @@ private:
 };
 
 /* Through this a running sink reports. Safe to call from any thread. Masks the user mapping's secrets in all texts.
- * No report is lost: when memory is short, the caller waits for it. */
+ */
 class Reporter {
 public:
   virtual ~Reporter() = default;

@@ -26,8 +26,8 @@
 #include <unistd.h>
 
 #include "delivery/base/descriptors.h"
+#include "delivery/base/out_of_memory.h"
 #include "delivery/base/thread.h"
-#include "delivery/base/until_memory.h"
 
 namespace outbox {
 
@@ -116,11 +116,12 @@ HttpLoop::~HttpLoop() {
 }
 
 void HttpLoop::post(Task task) {
-  bool first = until_memory([&] {
+  bool first;
+  {
     std::lock_guard lock(mutex_);
     tasks_.push_back(std::move(task));
-    return tasks_.size() == 1;
-  });
+    first = tasks_.size() == 1;
+  }
   uint64_t one = 1;
   if (first)
     (void)!write(wake_fd_, &one, sizeof(one));
@@ -213,7 +214,7 @@ void HttpLoop::connection_freed(const std::shared_ptr<QuotaGroup> &host) {
   host->quota.closed();
   if (host->waiting.empty() || std::exchange(host->freed, true))
     return;
-  until_memory([&] { freed_hosts_.push_back(host); });
+  freed_hosts_.push_back(host);
 }
 
 void HttpLoop::descriptors_ran_out() {
@@ -247,28 +248,34 @@ void HttpLoop::limit_idle() {
 
 void HttpLoop::run() {
   loop_thread_ = std::this_thread::get_id();
-  for (;;) {
-    run_tasks();
-    {
-      std::lock_guard lock(mutex_);
-      if (stopping_ && tasks_.empty())
-        break;
-    }
-    run_timers();
-    if (curl_at_ <= std::chrono::steady_clock::now()) {
-      int running;
-      curl_at_ = Time::max();
-      curl_multi_socket_action(multi_, CURL_SOCKET_TIMEOUT, 0, &running);
-    }
-    finish_transfers();
-    start_waiting();
-    watch_sockets();
-    wait();
-  }
+  bool stopped = false;
+  while (!stopped)
+    or_out_of_memory([&] { stopped = !turn(); });
   for (auto &[easy, running] : running_)
     curl_multi_remove_handle(multi_, easy);
   running_.clear();
   curl_multi_cleanup(multi_);  // on this thread, where signals are blocked: it may write to TLS connections
+}
+
+// False: it is to stop.
+bool HttpLoop::turn() {
+  run_tasks();
+  {
+    std::lock_guard lock(mutex_);
+    if (stopping_ && tasks_.empty())
+      return false;
+  }
+  run_timers();
+  if (curl_at_ <= std::chrono::steady_clock::now()) {
+    int running;
+    curl_at_ = Time::max();
+    curl_multi_socket_action(multi_, CURL_SOCKET_TIMEOUT, 0, &running);
+  }
+  finish_transfers();
+  start_waiting();
+  watch_sockets();
+  wait();
+  return true;
 }
 
 void HttpLoop::wait() {
@@ -319,7 +326,7 @@ int HttpLoop::on_socket(CURL *easy, curl_socket_t fd, int what, void *self, void
   auto *loop = static_cast<HttpLoop *>(self);
   auto running = loop->running_.find(easy);
   const bool http2 = running != loop->running_.end() && running->second.http2_timeout.count() > 0;
-  until_memory([&] {  // libcurl would end all transfers
+  or_out_of_memory([&] {
     if (http2)
       loop->http2_.insert(fd);
     loop->sockets_[fd] = {what, http2};
@@ -349,7 +356,7 @@ void HttpLoop::watch_sockets() {
       event.events = EPOLLIN | EPOLLRDHUP;
       if (epoll_ctl(epoll_fd_, EPOLL_CTL_MOD, fd, &event) ==
           0)  // otherwise the socket is closed, and epoll has dropped it
-        until_memory([&, socket = fd] { idle_.insert(socket); });
+        idle_.insert(fd);
       continue;
     }
     idle_.erase(fd);
@@ -359,12 +366,9 @@ void HttpLoop::watch_sockets() {
   sockets_.clear();
 }
 
+// Tasks handle their own failures; anything else must not end the thread that serves all sinks.
 void HttpLoop::run_task(const Task &task) {
-  try {
-    until_memory([&] { task(*this); });
-  } catch (...) {
-    // Tasks handle their own failures; anything else must not end the thread that serves all sinks.
-  }
+  or_out_of_memory([&] { task(*this); });
 }
 
 void HttpLoop::run_tasks() {
@@ -412,11 +416,10 @@ void HttpLoop::finish_transfers() {
     auto running = running_.extract(easy);
     if (running.empty())
       continue;
-    try {
+    or_out_of_memory([&] {
       connection_freed(running.mapped().host);
       running.mapped().done(code);
-    } catch (...) {
-    }
+    });
   }
 }
 

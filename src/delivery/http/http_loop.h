@@ -63,8 +63,7 @@ public:
   HttpLoop(const HttpLoop &) = delete;
   HttpLoop &operator=(const HttpLoop &) = delete;
 
-  /* Runs the task on the loop's thread, soon and in order. Any thread. A task that throws std::bad_alloc is run
-   * again: it must have changed nothing. */
+  /* Runs the task on the loop's thread, soon and in order. Any thread. */
   void post(Task task);
 
   bool is_loop_thread() const noexcept { return std::this_thread::get_id() == loop_thread_; }
@@ -95,6 +94,7 @@ public:
 private:
   HttpLoop();
   void run();
+  bool turn();
   void run_tasks();
   void run_timers();
   void run_task(const Task &task);

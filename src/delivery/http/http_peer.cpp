@@ -17,15 +17,12 @@ bool is_http(const std::string &url) {
 
 }  // namespace
 
-void AnsweredEvents::add(int64_t position) noexcept {
+void AnsweredEvents::add(int64_t position) {
   constexpr size_t most = 500;
   std::lock_guard lock(mutex_);
-  try {
-    if (positions_.size() >= most)
-      positions_.clear();
-    positions_.insert(position);
-  } catch (const std::bad_alloc &) { /* the event gets a new connection */
-  }
+  if (positions_.size() >= most)
+    positions_.clear();
+  positions_.insert(position);
 }
 
 bool AnsweredEvents::take(int64_t position) noexcept {

@@ -30,7 +30,7 @@ inline constexpr OptionName TIMEOUT{"timeout"};
  * connection. */
 class AnsweredEvents {
 public:
-  void add(int64_t position) noexcept;
+  void add(int64_t position);
   bool take(int64_t position) noexcept; /* whether it was there */
 
 private:

@@ -14,7 +14,7 @@
 #include <future>
 #include <utility>
 
-#include "delivery/base/until_memory.h"
+#include "delivery/base/out_of_memory.h"
 #include "delivery/http/concurrency_limiter.h"
 #include "delivery/http/url_parts.h"
 
@@ -69,7 +69,7 @@ public:
 
 private:
   struct Request {
-    std::vector<uint64_t> serials; /* of its messages; both vectors have room for all that it may get */
+    std::vector<uint64_t> serials; /* of its messages */
     HttpContent content;
     size_t weight = 0;
     bool alone = false; /* gets no further message */
@@ -77,7 +77,7 @@ private:
     Time started;
     std::unique_ptr<HttpTransfer> transfer; /* while it is active */
   };
-  using Requested = std::list<Request>; /* a request moves between lists without memory */
+  using Requested = std::list<Request>;
 
   void post_pump();
 
@@ -141,7 +141,7 @@ private:
 void HttpSender::Requests::post_pump() {
   if (posted_.exchange(true))
     return;
-  until_memory([&] { loop_.post([self = shared_from_this()](HttpLoop &) { self->pump(); }); });
+  loop_.post([self = shared_from_this()](HttpLoop &) { self->pump(); });
 }
 
 // ---- the main thread ----
@@ -179,21 +179,19 @@ void HttpSender::Requests::report_failures() {
 
 void HttpSender::Requests::abandon() {
   queue_.abandon();
-  until_memory([&] { loop_.post([self = shared_from_this()](HttpLoop &) { self->cancel_all(); }); });
+  loop_.post([self = shared_from_this()](HttpLoop &) { self->cancel_all(); });
 }
 
 void HttpSender::Requests::stop() {
-  auto stopped = until_memory([] { return std::make_shared<std::promise<void>>(); });
+  auto stopped = std::make_shared<std::promise<void>>();
   auto wait = stopped->get_future();
-  until_memory([&] {
-    loop_.post([self = shared_from_this(), stopped](HttpLoop &loop) {
-      self->stopped_ = true;
-      self->cancel_all();
-      self->idle_.clear();
-      self->protocol_.reset(); /* what it waits for at its end must not hold the loop up */
-      loop.keep_connections(-static_cast<long>(self->peer_->concurrency));
-      stopped->set_value();
-    });
+  loop_.post([self = shared_from_this(), stopped](HttpLoop &loop) {
+    self->stopped_ = true;
+    self->cancel_all();
+    self->idle_.clear();
+    self->protocol_.reset(); /* what it waits for at its end must not hold the loop up */
+    loop.keep_connections(-static_cast<long>(self->peer_->concurrency));
+    stopped->set_value();
   });
   wait.wait();
 }
@@ -260,35 +258,17 @@ bool HttpSender::Requests::has_connection() {
 bool HttpSender::Requests::form() {
   if (forming_.empty() && !queue_.has_work())
     return false;
-  if (forming_.empty()) {
-    Request &made = forming_.emplace_back();
-    made.serials.reserve(most_);
-    made.content.messages.reserve(most_);
-  }
+  if (forming_.empty())
+    forming_.emplace_back();
   Request &next = forming_.front();
   const std::vector<HttpMessage> &messages = next.content.messages;
-  try {
-    while (!next.alone && messages.size() < most_) {
-      uint64_t serial;
-      auto message = queue_.start(false, serial);
-      if (!message)
-        break;
-      if (messages.empty() || next.weight + message->weight <= protocol_->most_weight()) {
-        add(next, serial, std::move(*message));
-        continue;
-      }
-      next.alone = true;
-      queue_.send_or_return(serial, [&] {
-        Request one;
-        one.serials.reserve(most_);
-        one.content.messages.reserve(most_);
-        add(one, serial, std::move(*message));
-        forming_.push_back(std::move(one));
-      });
-    }
-  } catch (const std::bad_alloc &) {
-    if (messages.empty())
-      throw;
+  while (!next.alone && messages.size() < most_) {
+    uint64_t serial;
+    auto message = queue_.start(false, serial);
+    if (!message)
+      break;
+    next.alone = !messages.empty() && next.weight + message->weight > protocol_->most_weight();
+    add(next.alone ? forming_.emplace_back() : next, serial, std::move(*message));
   }
   return !messages.empty();
 }
@@ -334,7 +314,7 @@ void HttpSender::Requests::start(Time now, std::shared_ptr<const std::string> gr
     run(active_.begin());
     return;
   } catch (const std::bad_alloc &) {
-    end_all(request, Outcome::Returned, "not sent: out of memory");
+    throw;
   } catch (const std::exception &error) {
     end_all(request, Outcome::Retry, error.what());
   }
@@ -368,14 +348,14 @@ void HttpSender::Requests::done(Requested::iterator request, CURLcode code) {
       end(*request, verdict);
     if (pauses_long)
       shed();
-  } catch (const std::bad_alloc &) { /* the messages must end anyway */
-    end_all(*request, Outcome::Returned, "its answer could not be read: out of memory");
+  } catch (const std::bad_alloc &) {
+    throw;
   } catch (const std::exception &error) {
     end_all(*request, Outcome::Retry, error.what());
   }
   keep(std::move(request->transfer));
   active_.erase(request);
-  until_memory([&] { pump(); });
+  pump();
 }
 
 HttpVerdict HttpSender::Requests::classify(Request &request, CURLcode code) {
@@ -409,34 +389,27 @@ bool HttpSender::Requests::is_first_refusal(const Request &request) {
   return true;
 }
 
-/* Of messages that are not delivered they are dropped. Without memory there are none: the messages end anyway. */
+/* Of messages that are not delivered they are dropped. */
 void HttpSender::Requests::keep_acknowledgements(const Request &request) {
-  try {
-    std::vector<std::string> texts = protocol_->acknowledgements(*request.transfer, request.content);
-    for (size_t i = 0; i < std::min(texts.size(), request.serials.size()); i++)
-      queue_.acknowledged(request.serials[i], std::move(texts[i]));
-  } catch (const std::exception &) {
-  }
+  std::vector<std::string> texts = protocol_->acknowledgements(*request.transfer, request.content);
+  for (size_t i = 0; i < std::min(texts.size(), request.serials.size()); i++)
+    queue_.acknowledged(request.serials[i], std::move(texts[i]));
 }
 
-/* Takes no memory but for texts, which are left out if there is none. */
 void HttpSender::Requests::end(Request &request, const HttpVerdict &verdict) {
   if (verdict.gone)
     gone_ = true;
   std::vector<uint64_t> sent;
-  until_memory([&] { sent.reserve(request.serials.size()); });
+  sent.reserve(request.serials.size());
   assert(verdict.each.empty() || verdict.each.size() == request.serials.size());
   for (size_t i = 0; i < request.serials.size(); i++) {
     const Verdict &end = verdict.of(i);
     if (end.outcome == Outcome::Sent)
       sent.push_back(request.serials[i]);
     else if (end.outcome == Outcome::Rejected)
-      queue_.refuse(request.serials[i], text_if_memory(end.error), end.reason);
+      queue_.refuse(request.serials[i], end.error, end.reason);
     else
-      queue_.fail(request.serials[i],
-                  {end.outcome, text_if_memory(end.error), end.reason, end.retry_after_ms, end.slow_retry,
-                   end.max_refusals, end.hint},
-                  verdict.gone || end.outcome == Outcome::SinkDown);
+      queue_.fail(request.serials[i], end, verdict.gone || end.outcome == Outcome::SinkDown);
   }
   if (!sent.empty()) {
     refused_grant_.reset();
@@ -448,31 +421,25 @@ void HttpSender::Requests::end(Request &request, const HttpVerdict &verdict) {
 
 void HttpSender::Requests::end_all(Request &request, Outcome outcome, const char *error) {
   for (uint64_t serial : request.serials)
-    queue_.fail(serial, outcome, text_if_memory(error));
+    queue_.fail(serial, outcome, error);
 }
 
 /* Each message gets a request of its own. */
 void HttpSender::Requests::split(Requested::iterator request) {
   std::vector<HttpMessage> &messages = request->content.messages;
   Requested alone(messages.size());
-  for (Request &one : alone) {
-    one.serials.reserve(1);
-    one.content.messages.reserve(1);
-    one.alone = true;
-  }
   auto one = alone.begin();
-  for (size_t i = 0; i < messages.size(); i++, ++one)
+  for (size_t i = 0; i < messages.size(); i++, ++one) {
+    one->alone = true;
     add(*one, request->serials[i], std::move(messages[i]));
+  }
   forming_.splice(forming_.begin(), alone);
 }
 
 /* Keeps no more idle handles than active ones. */
 void HttpSender::Requests::keep(std::unique_ptr<HttpTransfer> transfer) {
-  try {
-    if (idle_.size() <= active_.size())
-      idle_.push_back(std::move(transfer));
-  } catch (const std::bad_alloc &) {
-  }
+  if (idle_.size() <= active_.size())
+    idle_.push_back(std::move(transfer));
 }
 
 void HttpSender::Requests::pump_at(Time when) {
@@ -534,7 +501,8 @@ void HttpSender::Requests::log_refusal(const Refusal *refusal) {
 void HttpSender::Requests::cancel_all() {
   assert(loop_.is_loop_thread());
   for (Request &request : active_)
-    loop_.cancel(request.transfer->handle());
+    if (request.transfer) /* null: there was no memory for it */
+      loop_.cancel(request.transfer->handle());
   active_.clear();
   forming_.clear();
 }
@@ -549,10 +517,7 @@ HttpSender::HttpSender(const std::string &name, const std::shared_ptr<const Http
 }
 
 HttpSender::~HttpSender() {
-  try {
-    requests_->stop();
-  } catch (...) { /* out of memory: the rest ends with the loop */
-  }
+  or_out_of_memory([&] { requests_->stop(); }); /* the rest ends with the loop */
 }
 
 void HttpSender::keep_acknowledgements(bool keep) {

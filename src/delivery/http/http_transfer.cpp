@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "delivery/base/descriptors.h"
+#include "delivery/base/out_of_memory.h"
 #include "delivery/http/http_wait.h"
 
 namespace outbox {
@@ -92,7 +93,6 @@ HttpTransfer::HttpTransfer(std::shared_ptr<const HttpPeer> peer, std::string sin
       single_use_(peer_->http2 && !is_https(url_) && !reuses_plain_http2()), easy_(curl_easy_init()) {
   if (!easy_)
     throw std::bad_alloc();
-  body_.reserve(peer_->kept_body);  // what a kind needs of an answer; on_body() must not fail for it
   set_fixed_options(method);
 }
 
@@ -361,30 +361,21 @@ bool HttpTransfer::ends_with_head() {
   return false;
 }
 
-/* Only a refusal takes more memory than was reserved; without memory for it, its text is cut. */
-void HttpTransfer::keep_body(const char *data, size_t bytes) noexcept {
+void HttpTransfer::keep_body(const char *data, size_t bytes) {
   const size_t kept = status() >= 300 ? std::max<size_t>(peer_->kept_body, OB_ERROR_MAX) : peer_->kept_body;
-  const size_t wanted = std::min(bytes, kept - body_.size());
-  try {
-    if (body_.size() + wanted > body_.capacity())
-      body_.reserve(kept);
-    body_.append(data, wanted);
-  } catch (const std::bad_alloc &) {
-    body_.append(data, std::min(wanted, body_.capacity() - body_.size()));
-  }
+  body_.append(data, std::min(bytes, kept - body_.size()));
 }
 
 /* Over HTTP/2 a longer body is read, too: its trailers can hold the verdict, as those of gRPC do. */
 size_t HttpTransfer::on_body(char *data, size_t size, size_t n, void *self) {
   auto *transfer = static_cast<HttpTransfer *>(self);
   size_t bytes = size * n;
-  if (transfer->encoding_.empty())
-    transfer->keep_body(data, bytes);
-  else if (transfer->body_.empty())
-    for (const std::string_view part :
-         {std::string_view("(a body in the encoding "), std::string_view(transfer->encoding_),
-          std::string_view(", which was not asked for)")})
-      transfer->keep_body(part.data(), part.size());
+  or_out_of_memory([&] {
+    if (transfer->encoding_.empty())
+      transfer->keep_body(data, bytes);
+    else if (transfer->body_.empty())
+      transfer->body_ = "(a body in the encoding " + transfer->encoding_ + ", which was not asked for)";
+  });
   transfer->body_bytes_ += bytes;
   const HttpPeer &peer = *transfer->peer_;
   return transfer->body_bytes_ > std::max(peer.http2 ? max_http2_body : max_body, peer.kept_body) ? 0 : bytes;

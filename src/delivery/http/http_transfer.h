@@ -102,7 +102,7 @@ private:
   std::string refused_networks() const;
   static size_t on_header(char *data, size_t size, size_t n, void *self);
   static size_t on_body(char *data, size_t size, size_t n, void *self);
-  void keep_body(const char *data, size_t bytes) noexcept;
+  void keep_body(const char *data, size_t bytes);
   void set_fixed_options(const std::string &method);
   void set_proxy();
 

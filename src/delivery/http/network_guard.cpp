@@ -184,15 +184,12 @@ std::optional<Refusal> NetworkGuard::check(const std::string &address) const {
   return host ? check(*host) : Refusal{address, "is no internet address", "?", false};
 }
 
-void set_networks(const char *list) noexcept {
-  try {
-    std::vector<Network> networks;
-    if (list && list[0] != '\0')
-      networks = parse_networks("outbox.allow_networks", list);
-    std::lock_guard lock(for_all().mutex);
-    for_all().networks = std::move(networks);
-  } catch (...) {  // out of memory: keep the former networks
-  }
+void set_networks(const char *list) {
+  std::vector<Network> networks;
+  if (list && list[0] != '\0')
+    networks = parse_networks("outbox.allow_networks", list);
+  std::lock_guard lock(for_all().mutex);
+  for_all().networks = std::move(networks);
 }
 
 }  // namespace outbox

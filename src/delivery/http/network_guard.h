@@ -43,6 +43,6 @@ private:
  * Any thread. */
 std::vector<Network> networks_for_all();
 /* ob_set_networks() for the code of this library. */
-void set_networks(const char *list) noexcept;
+void set_networks(const char *list);
 
 }  // namespace outbox

@@ -14,6 +14,7 @@
 #include <openssl/ssl.h>
 #include <openssl/x509.h>
 
+#include "delivery/base/out_of_memory.h"
 #include "delivery/options/pem.h"
 
 namespace outbox {
@@ -94,17 +95,16 @@ CURLcode TlsDiagnosis::on_context(CURL *easy, void *context_, void *) {
   char *self_ = nullptr;
   curl_easy_getinfo(easy, CURLINFO_PRIVATE, &self_);
   auto *self = reinterpret_cast<TlsDiagnosis *>(self_);
-  try {
+  or_out_of_memory([&] {
     auto shared = std::make_unique<Shared>(std::make_shared<Handshake>());
     if (!self || SSL_CTX_set_ex_data(context, context_index(), shared.get()) != 1)
-      return CURLE_OK;
+      return;
     SSL_CTX_set_verify(context, SSL_CTX_get_verify_mode(context), on_certificate);
     SSL_CTX_set_cert_cb(context, on_request, shared.get());
     SSL_CTX_set_info_callback(context, on_event);
     self->handshake_ = *shared;
-    (void)shared.release();          /* owned by the context now */
-  } catch (const std::bad_alloc &) { /* no memory: only libcurl's text is shown */
-  }
+    (void)shared.release(); /* owned by the context now */
+  });
   return CURLE_OK;
 }
 

@@ -15,7 +15,6 @@
 #include <thread>
 
 #include "delivery/base/thread.h"
-#include "delivery/base/until_memory.h"
 #include "delivery/identity/http_fetch.h"
 
 namespace outbox {
@@ -91,10 +90,10 @@ private:
         Grant<Value> grant = fetch_([this] { return stopping(); });
         expires = grant.expires;
         value = std::make_shared<const Value>(std::move(grant.value));
+      } catch (const std::bad_alloc &) {
+        throw;
       } catch (const std::exception &failure) {
-        error = text_if_memory(failure.what());
-        if (error.empty())
-          error = "no memory"; /* short enough to need none */
+        error = failure.what();
       }
       lock.lock();
       auto now = std::chrono::steady_clock::now();

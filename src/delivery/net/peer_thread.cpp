@@ -1,6 +1,6 @@
 /*
  * peer_thread.cpp: whatever goes wrong on the thread loses the connection, and nothing else: the events in flight are
- * returned by lose(), which memory that is short only delays.
+ * returned by lose(). Only without memory the thread ends, and the worker with it.
  */
 #include "delivery/net/peer_thread.h"
 
@@ -9,7 +9,6 @@
 #include <algorithm>
 
 #include "delivery/base/thread.h"
-#include "delivery/base/until_memory.h"
 
 namespace outbox {
 
@@ -34,11 +33,11 @@ void PeerThread::run() {
     } catch (const Cancelled &) {
       return;
     } catch (const PeerError &error) {
-      until_memory([&] { lose(error); });
+      lose(error);
     } catch (const std::bad_alloc &) {
-      until_memory([&] { lose({"connect", OB_REASON_OTHER, "out of memory"}); });
+      throw;
     } catch (const std::exception &error) {
-      until_memory([&] { lose({"connect", OB_REASON_OTHER, error.what()}); });
+      lose({"connect", OB_REASON_OTHER, error.what()});
     }
   }
 }

@@ -47,7 +47,7 @@ protected:
 
   /* Called again and again. Throws PeerError when the connection is lost, or none can be made. */
   virtual void run_once() = 0;
-  /* The connection is of no use any more. Called again if it throws std::bad_alloc. */
+  /* The connection is of no use any more. */
   virtual void lose(const PeerError &error) = 0;
 
   /* Tries each host once, from the one that accepted last. Throws PeerError about all of them. */

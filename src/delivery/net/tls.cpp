@@ -12,6 +12,8 @@
 #include <new>
 #include <optional>
 
+#include "delivery/base/out_of_memory.h"
+
 namespace outbox {
 namespace {
 
@@ -120,7 +122,7 @@ int Tls::on_certificate(int ok, X509_STORE_CTX *store) {
     return 1;
   auto *ssl = static_cast<SSL *>(X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx()));
   auto *self = static_cast<Tls *>(SSL_get_app_data(ssl));
-  try {
+  or_out_of_memory([&] {
     std::optional<CertificateFacts> facts;
     unsigned char *der = nullptr;
     if (int size = i2d_X509(X509_STORE_CTX_get_current_cert(store), &der); size > 0)
@@ -130,8 +132,7 @@ int Tls::on_certificate(int ok, X509_STORE_CTX *store) {
                                          {self->the_peer() + "'s", X509_STORE_CTX_get_error_depth(store),
                                           facts.value_or(CertificateFacts{"?", "?", "?", false}),
                                           self->the_peer() + " in option hosts"});
-  } catch (const std::exception &) { /* out of memory: only OpenSSL's text is shown */
-  }
+  });
   return ok;
 }
 

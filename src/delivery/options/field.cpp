@@ -125,11 +125,8 @@ bool Field::append(const ob_event &event, std::string &out) const {
   return false;
 }
 
-void set_database(const char *name) noexcept {
-  try {
-    database() = name;
-  } catch (const std::bad_alloc &) { /* out of memory: templates with ${database} report a missing value */
-  }
+void set_database(const char *name) {
+  database() = name;
 }
 
 }  // namespace outbox

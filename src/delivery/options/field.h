@@ -52,6 +52,6 @@ private:
 };
 
 /* ob_set_database() for the code of this library. */
-void set_database(const char *name) noexcept;
+void set_database(const char *name);
 
 }  // namespace outbox

@@ -7,6 +7,7 @@
 #include <new>
 #include <string_view>
 
+#include "delivery/base/out_of_memory.h"
 #include "delivery/base/text.h"
 #include "delivery/kind.h"
 #include "delivery/options/options.h"
@@ -33,7 +34,8 @@ template <class Value, class Body> Value guarded(ob_error *error, Value failed, 
   } catch (const BadInput &bad) {
     fill(error, bad.kind, bad.subject, bad.what(), bad.detail, bad.hint);
   } catch (const std::bad_alloc &) {
-    fill(error, OB_INTERNAL, {}, "out of memory", {}, {});
+    fill(error, OB_OUT_OF_MEMORY, {}, "out of memory", {}, {});
+    out_of_memory();
   } catch (const std::exception &other) {
     fill(error, OB_INTERNAL, {}, other.what(), {}, {});
   } catch (...) {

@@ -22,7 +22,7 @@ bool ClaimRound::is_fresh(const ReadRow &row) const {
  * while it was paused. A second one of its key is read again by itself, and marked: it would not block the key when
  * the first one is sent. */
 void ClaimRound::block_failing() {
-  read_rows({.rows = RowsOf::FAILING}, [this](const ReadRow &row) {
+  port_.read({.rows = RowsOf::FAILING}, [this](const ReadRow &row) {
     const bool is_skipped = is_ours(row) && row.sink->rules.ordered && row.sink->cursor->is_at_start() &&
                             d_.in_flight.find(row.facts.position) == nullptr;
     if (!is_fresh(row) && !is_skipped)
@@ -36,7 +36,7 @@ void ClaimRound::block_failing() {
 
 void ClaimRound::read_fresh_shards() {
   block_failing();
-  read_rows({.rows = RowsOf::GROUPS}, [&](const ReadRow &row) {
+  port_.read({.rows = RowsOf::GROUPS}, [&](const ReadRow &row) {
     if (is_fresh(row))
       d_.blocked_keys.drain(row.sink->id(), row.facts.key_hash, row.facts.blocked_by, row.facts.position);
     return true;
@@ -83,7 +83,7 @@ bool ClaimRound::read_dead_letters() {
 
   if (d_.dead_letter_read.all_known())
     return false;
-  read_rows({.rows = RowsOf::DEAD, .after = last, .limit = limits_.dead_letters}, [&](const ReadRow &row) {
+  port_.read({.rows = RowsOf::DEAD, .after = last, .limit = limits_.dead_letters}, [&](const ReadRow &row) {
     n++;
     last = row.facts.position;
     note_dead_letter(row);
@@ -94,7 +94,7 @@ bool ClaimRound::read_dead_letters() {
     d_.dead_letter_read.read_to(last);
     return true;
   }
-  read_rows({.rows = RowsOf::REDRIVEN}, [this](const ReadRow &row) {
+  port_.read({.rows = RowsOf::REDRIVEN}, [this](const ReadRow &row) {
     if (row.facts.available_at <= d_.round.now.wall)
       block_by_redriven(row);
     else
@@ -127,15 +127,14 @@ void ClaimRound::hold_behind_dead_letters() {
 /* Finds the dead letters at these positions for dead_letter_at(), and blocks the keys of those that block their keys.
  * With the snapshot that did not show the positions as pending. There is room for them. */
 void ClaimRound::find_dead_letters(std::span<const int64_t> positions) {
-  std::vector<FoundDeadLetter> &found = memory_.dead_letters;
+  Vector<FoundDeadLetter> &found = memory_.dead_letters;
 
   found.clear();
   if (positions.empty())
     return;
-  read_rows({.rows = RowsOf::DEAD_POSITIONS, .positions = positions}, [&](const ReadRow &row) {
+  port_.read({.rows = RowsOf::DEAD_POSITIONS, .positions = positions}, [&](const ReadRow &row) {
     const int64_t position = row.facts.position;
     d_.blocked_keys.row_seen(row.sink ? row.sink->id() : 0, row.facts.key_hash, position);
-    assert(found.size() < found.capacity());
     found.push_back({position, note_dead_letter(row)});
     return true;
   });
@@ -154,12 +153,12 @@ DeadLetter ClaimRound::dead_letter_at(int64_t position) const {
 DrainStops ClaimRound::dead_letter_stops(RoundSink &sink, uint64_t key_hash) {
   DrainStops stops;
 
-  read_rows({.rows = RowsOf::DEAD_OF_KEY, .sink = &sink, .key_hash = key_hash}, [&](const ReadRow &row) {
+  port_.read({.rows = RowsOf::DEAD_OF_KEY, .sink = &sink, .key_hash = key_hash}, [&](const ReadRow &row) {
     if (is_ours(row))
       stops.dead = row.facts.position;
     return !is_ours(row);
   });
-  read_rows({.rows = RowsOf::REDRIVEN_OF_KEY, .sink = &sink, .key_hash = key_hash}, [&](const ReadRow &row) {
+  port_.read({.rows = RowsOf::REDRIVEN_OF_KEY, .sink = &sink, .key_hash = key_hash}, [&](const ReadRow &row) {
     if (d_.in_flight.find(row.facts.position) || !is_ours(row))
       return true;
     stops.redriven = row.facts.position;

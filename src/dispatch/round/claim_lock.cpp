@@ -39,7 +39,6 @@ void ClaimRound::lock_and_mark() {
   const std::span<const Mark> marks = d_.marks.all();
   bool pruned = d_.round.reordered;
 
-  need(memory_.reserve_marks(marks.size()));
   memory_.marks.clear();
   const auto see_event = [&](InFlightEvent **place, RowLocked result) {
     const InFlightEvent *event = *place;
@@ -48,7 +47,6 @@ void ClaimRound::lock_and_mark() {
     pruned = d_.round.dropped = true;
     if (result == RowLocked::BUSY) {
       OUTBOX_ROUND_POINT(port_, "lock.busy_row");
-      need(d_.make_room_to_block());
       d_.block_key(event->sink->id, event->key_hash, event->position);
       /* an earlier event of the key may become its blocker */
       d_.locked_rows.add(event->position, event->sink->id, event->key_hash);
@@ -58,7 +56,6 @@ void ClaimRound::lock_and_mark() {
     drop(place, result == RowLocked::BUSY ? "another session has locked it" : "its row has changed");
   };
   const auto see_mark = [&](const Mark &mark, RowLocked result, const RowHandle &handle) {
-    need(d_.make_room_to_block());
     if (result == RowLocked::BUSY)
       d_.locked_rows.add(mark.position, mark.sink, mark.key_hash);
     if (result != RowLocked::LOCKED || d_.sinks.find(mark.sink) == nullptr)

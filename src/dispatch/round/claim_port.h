@@ -75,7 +75,6 @@ class ClaimPort {
 public:
   /* A place at which tests let the round fail (OUTBOX_ROUND_POINT), by its name. A release does not call it. */
   virtual void at(const char *place) = 0;
-  [[noreturn]] virtual void out_of_memory() = 0;
 
   /* How much more the worker may hold in flight; the round takes no more bytes than `free_bytes`. */
   virtual int free_events() = 0;
@@ -106,9 +105,8 @@ public:
   /* The row at this position, or 0, is to be routed and cannot be now. */
   virtual bool routing_is_stuck(int64_t position) = 0;
 
-  /* The row was chosen: its event is made and added to its sink's batch, which was empty when the round began. There
-   * is memory for what one row may add (Dispatch::make_room_for_row()). NULL with `*reason`, a string literal: it
-   * cannot be made, and the port has made sure that the row is read again. */
+  /* The row was chosen: its event is made and added to its sink's batch, which was empty when the round began. NULL
+   * with `*reason`, a string literal: it cannot be made, and the port has made sure that the row is read again. */
   virtual InFlightEvent *claim(const ReadRow &row, const char **reason) = 0;
   /* Takes the events that were dropped out of the sink's batch. */
   virtual void close_ranks(RoundSink &sink) = 0;

@@ -39,7 +39,7 @@ bool ClaimRound::read_again() {
   bool wanted_again = false;
 
   sort_by_position(memory_);
-  read_rows({.rows = RowsOf::POSITIONS, .positions = memory_.positions}, [&](const ReadRow &row) {
+  port_.read({.rows = RowsOf::POSITIONS, .positions = memory_.positions}, [&](const ReadRow &row) {
     const SinkId sink = row.sink ? row.sink->id() : 0;
     d_.blocked_keys.row_seen(sink, row.facts.key_hash, row.facts.position);
     const RowVerdict verdict = classify(row, RowScan::RESCAN);
@@ -131,13 +131,12 @@ bool ClaimRound::check_blockers() {
   const std::span<const int64_t> blockers = d_.blocked_keys.check_begin();
   if (blockers.empty())
     return check.end(d_.blocked_keys, false);
-  read_rows({.rows = RowsOf::POSITIONS, .positions = blockers}, [this](const ReadRow &row) {
+  port_.read({.rows = RowsOf::POSITIONS, .positions = blockers}, [this](const ReadRow &row) {
     if (row.sink)
       d_.blocked_keys.check_seen(row.sink->id(), row.facts.key_hash, row.facts.position);
     return true;
   });
   const std::span<const int64_t> unseen = d_.blocked_keys.check_unseen();
-  need(memory_.reserve_rows(unseen.size()));
   find_dead_letters(unseen);
   for (const int64_t position : unseen)
     if (dead_letter_at(position) != DeadLetter::BLOCKS && d_.in_flight.find(position) == nullptr) {

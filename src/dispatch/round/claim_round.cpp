@@ -6,14 +6,6 @@
 
 namespace dispatch {
 
-void ClaimRound::read_rows(const Read &read, RowVisitor visit) {
-  port_.read(read, [&](const ReadRow &row) {
-    need(d_.make_room_for_row());
-    return visit(row);
-  });
-  need(d_.make_room_to_block());
-}
-
 bool ClaimRound::is_mine(const RoundSink *sink, const Row &row) const {
   const int shard = shard_of(row.key_hash, row.position);
 
@@ -60,7 +52,7 @@ bool ClaimRound::has_news() {
       !d_.dead_letter_read.all_known())
     return true;
   const TransactionSnapshot transactions = port_.transactions();
-  need(d_.find_late_commits(transactions));
+  d_.late_commits.find_ended(transactions);
   if (port_.any_news(d_.rescan_cursor.after(), cursor, d_.late_commits.ended()))
     return true;
   d_.late_commits.note_running(transactions);
@@ -70,13 +62,13 @@ bool ClaimRound::has_news() {
 bool ClaimRound::run(Now now, bool *rescan_wanted) {
   bool more = false;
 
-  need(d_.begin_round(now, port_.free_events(), std::min(port_.free_bytes(), limits_.bytes)));
+  d_.begin_round(now, port_.free_events(), std::min(port_.free_bytes(), limits_.bytes));
   mark_returned();
   OUTBOX_ROUND_POINT(port_, "claim.begin");
   if (d_.sinks.any_fresh_shard())
     d_.dead_letter_read.restart();
   if (d_.dead_letter_read.begins())
-    read_rows({.rows = RowsOf::REDRIVEN}, [this](const ReadRow &row) {
+    port_.read({.rows = RowsOf::REDRIVEN}, [this](const ReadRow &row) {
       block_by_redriven(row);
       return true;
     });
@@ -139,7 +131,7 @@ void ClaimRound::return_event(InFlightEvent *event) {
   if (key == nullptr)
     sink->cursor->rewind(position);
   else if (event->blocked_by != key->group)
-    need(d_.marks.add_returned({position, event->row, 0, sink->id(), event->key_hash}));
+    d_.marks.add_returned({position, event->row, 0, sink->id(), event->key_hash});
   sink->event_returned(event->bytes);
   d_.in_flight.give_back(event);
 }

@@ -47,12 +47,6 @@ public:
   void give_back();
 
 private:
-  void need(bool done) {
-    if (!done)
-      port_.out_of_memory();
-  }
-  /* Visits each row with room for what it may add (Dispatch::make_room_for_row()), and leaves room to block a key. */
-  void read_rows(const Read &read, RowVisitor visit);
   bool is_mine(const RoundSink *sink, const Row &row) const;
   bool is_ours(const ReadRow &row) const { return row.sink && row.our_origin && is_mine(row.sink, row.facts); }
 

@@ -29,7 +29,7 @@ RowDecision ClaimRound::decide(const ReadRow &row, RowScan scan) {
   RoundSink &sink = *row.sink;
   sink.cursor->lower_watermark(row.facts.position);
   if (row.facts.redriven && row.facts.key_hash != 0 && sink.rules.ordered)
-    need(d_.redrive_order.know(d_.in_flight));
+    d_.redrive_order.know(d_.in_flight);
   RowDecision decision = classify_row(d_, row.facts, sink, scan);
   if (decision.verdict != RowVerdict::CLAIM)
     return decision;

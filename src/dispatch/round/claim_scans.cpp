@@ -18,7 +18,7 @@ void ClaimRound::find_late_commits() {
   for (const RoundSink *sink : d_.sinks.all())
     farthest = std::max(farthest, sink->cursor->position());
   const TransactionSnapshot transactions = port_.transactions();
-  need(d_.find_late_commits(transactions));
+  d_.late_commits.find_ended(transactions);
   if (!d_.late_commits.ended().empty() && farthest > 0)
     port_.find_late(d_.late_commits.ended(), farthest, [this](uint64_t xid, int64_t first_row) {
       for (RoundSink *sink : d_.sinks.all())
@@ -49,8 +49,8 @@ void ClaimRound::scan_late(RoundSink &sink) {
   while (all && !late.empty() && sink.cursor->free_places() > 0) {
     const LateTransaction first = late.first();
     SinkScan scan = {RowScan::LATE, sink.cursor, READ_MAX, first.after, 0};
-    read_rows({.rows = RowsOf::LATE, .xid = first.xid, .after = first.after, .upto = first.upto, .limit = READ_MAX},
-              [&](const ReadRow &row) { return visit(row, sink, &scan, 0); });
+    port_.read({.rows = RowsOf::LATE, .xid = first.xid, .after = first.after, .upto = first.upto, .limit = READ_MAX},
+               [&](const ReadRow &row) { return visit(row, sink, &scan, 0); });
     all = scan.all_read();
     late.first_read(scan.last_position, all);
   }
@@ -59,7 +59,6 @@ void ClaimRound::scan_late(RoundSink &sink) {
 void ClaimRound::drain(RoundSink &sink, uint64_t key_hash) {
   const KeyId id = {sink.id(), key_hash};
 
-  need(d_.make_room_to_block());
   if (block_by_unrecorded(d_, id))
     return;
   const BlockedKey *key = d_.blocked_keys.find(sink.id(), key_hash);
@@ -67,8 +66,8 @@ void ClaimRound::drain(RoundSink &sink, uint64_t key_hash) {
   const DrainStops stops = sink.rules.dead_letters_block ? dead_letter_stops(sink, key_hash) : DrainStops();
   const int limit = std::min(sink.cursor->free_places() + 1, READ_MAX);
   SinkScan scan = {RowScan::DRAINING, sink.cursor, limit, drained, drain_below(d_, *sink.cursor, id, stops)};
-  read_rows({.rows = RowsOf::MARKED, .group = group, .after = drained, .limit = limit},
-            [&](const ReadRow &row) { return visit(row, sink, &scan, key_hash); });
+  port_.read({.rows = RowsOf::MARKED, .group = group, .after = drained, .limit = limit},
+             [&](const ReadRow &row) { return visit(row, sink, &scan, key_hash); });
   drain_read_ended(d_, scan, id, stops);
 }
 
@@ -91,7 +90,7 @@ bool ClaimRound::scan_due(RoundSink &sink) {
   const Read read = {
       .rows = RowsOf::DUE, .sink = &sink, .after_time = due.after(), .after = due.after_position(), .limit = limit};
   due.begin_read();
-  read_rows(read, [&](const ReadRow &row) { return visit(row, sink, &scan, 0); });
+  port_.read(read, [&](const ReadRow &row) { return visit(row, sink, &scan, 0); });
   if (scan.stopped || scan.all_read())
     return false;
   due.full();
@@ -120,7 +119,7 @@ bool ClaimRound::scan_early_retry(RoundSink &sink) {
                      .after_time = pass.after(),
                      .after = pass.after_position(),
                      .limit = limit};
-  read_rows(read, [&](const ReadRow &row) {
+  port_.read(read, [&](const ReadRow &row) {
     const WallTime due = row.facts.available_at;
     n_rows++;
     if (pass.frees({due, row.tried_at, row.error}, d_.round.now.wall)) {
@@ -165,24 +164,24 @@ void ClaimRound::skip_to_first_rows(bool failing_block) {
   for (RoundSink *sink : d_.sinks.all())
     if (sink->cursor->is_at_start() && sink->cursor->may_read()) {
       any = true;
-      read_rows({.rows = RowsOf::FIRST_OF_SINK, .sink = sink, .limit = 1}, start_before);
+      port_.read({.rows = RowsOf::FIRST_OF_SINK, .sink = sink, .limit = 1}, start_before);
     }
   if (!any)
     return;
-  read_rows({.rows = RowsOf::FIRST_UNROUTED, .limit = 1}, start_before);
+  port_.read({.rows = RowsOf::FIRST_UNROUTED, .limit = 1}, start_before);
   if (start == POSITION_NONE)
-    read_rows({.rows = RowsOf::LAST, .limit = 1}, [&start](const ReadRow &row) {
+    port_.read({.rows = RowsOf::LAST, .limit = 1}, [&start](const ReadRow &row) {
       start = row.facts.position;
       return false;
     });
-  read_rows({.rows = RowsOf::MAIN, .after = 0, .limit = 1}, [&first](const ReadRow &row) {
+  port_.read({.rows = RowsOf::MAIN, .after = 0, .limit = 1}, [&first](const ReadRow &row) {
     first = row.facts.position;
     return false;
   });
   if (start == POSITION_NONE || start - limits_.skipped_min < first)
     start = 0; /* there is nothing to gain */
   else {
-    read_rows({.rows = RowsOf::FIRST_MARKED_WITH_TIME, .limit = 1}, start_before);
+    port_.read({.rows = RowsOf::FIRST_MARKED_WITH_TIME, .limit = 1}, start_before);
     if (!failing_block)
       block_failing();
   }
@@ -197,7 +196,7 @@ bool ClaimRound::scan_main() {
   MainRead read;
 
   while (d_.main_scan.begin_read(d_.round, &read)) {
-    read_rows({.rows = RowsOf::MAIN, .after = read.after, .limit = read.limit}, [this](const ReadRow &row) {
+    port_.read({.rows = RowsOf::MAIN, .after = read.after, .limit = read.limit}, [this](const ReadRow &row) {
       const RowVerdict verdict = classify(row, RowScan::MAIN);
       return d_.main_scan.row_read(row.facts.position, verdict, row.sink ? row.sink->cursor : nullptr);
     });

@@ -83,7 +83,6 @@ void Loop::take(uint64_t ticket, const Completion &completion, Now now) {
     port_.claim_round().return_event(event);
     return;
   }
-  need(completion.outcome == Outcome::SENT || d_.make_room_to_block());
   sink->event_ended(event->bytes);
   d_.event_ended(event, completion, sink->rules, now);
 }

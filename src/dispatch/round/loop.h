@@ -48,11 +48,6 @@ public:
   bool is_blocker(const InFlightEvent *event) const;
 
 private:
-  void need(bool done) {
-    if (!done)
-      port_.out_of_memory();
-  }
-
   /* loop.cpp */
   void transact(Now now, bool record, bool claim);
   bool claim_was_full(bool claim) const;

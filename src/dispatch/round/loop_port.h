@@ -26,7 +26,6 @@ public:
   virtual void at(const char *place) = 0;
   virtual void between(const char *place) = 0;
   virtual void signal(const char *place) = 0;
-  [[noreturn]] virtual void out_of_memory() = 0;
 
   /* ---- what wakes the worker ---- */
   virtual int64_t poll_ms() = 0;

@@ -14,7 +14,6 @@ class RecordPort {
 public:
   /* A place at which tests let the round fail (OUTBOX_ROUND_POINT), by its name. A release does not call it. */
   virtual void at(const char *place) = 0;
-  [[noreturn]] virtual void out_of_memory() = 0;
 
   virtual Retention retention_of(const InFlightEvent &event) = 0;
   /* The delay before the next attempt, by the schedule of the event's sink. */

@@ -10,7 +10,6 @@ void RecordRound::run(Now now) {
   const int max = d_.recording.begin(d_.in_flight, now.moment);
   int n_failed = 0;
 
-  need(max >= 0 && memory_.reserve_events(max));
   memory_.events.resize(max);
   const int n = d_.recording.choose(d_.in_flight, memory_.events.data(), &n_failed);
   const std::span<InFlightEvent *> chosen(memory_.events.data(), n), failed = chosen.first(n_failed);
@@ -64,7 +63,6 @@ void RecordRound::prepare(Disposition disposition, RowToWrite *row, Now now) {
   const RoundSink *sink = round_sink_of(event);
 
   if (disposition == Disposition::DEAD_LETTER) {
-    need(d_.make_room_to_block());
     d_.dead_letter(sink->id(), event->key_hash, event->position, sink->rules.dead_letters_block);
   }
   if (disposition != Disposition::RETRY)
@@ -77,7 +75,6 @@ void RecordRound::prepare(Disposition disposition, RowToWrite *row, Now now) {
 /* Dead letters before retries: they decide which keys are blocked. */
 void RecordRound::write(Now now) {
   for (EndedRow &row : memory_.ended) {
-    need(row.event->outcome == Outcome::SENT || d_.make_room_to_block());
     row.disposition = d_.settle(row.event, row.found, port_.retention_of(*row.event));
   }
   for (const Disposition each :
@@ -98,7 +95,7 @@ void RecordRound::write(Now now) {
 void RecordRound::mark_overtaken(std::span<InFlightEvent *const> sent, Moment now) {
   OutOfOrder &out = d_.out_of_order;
 
-  need(out.begin(now, sent.size()));
+  out.begin(now);
   for (InFlightEvent *event : sent)
     if (d_.may_be_out_of_order(event))
       out.add(event);
@@ -106,8 +103,7 @@ void RecordRound::mark_overtaken(std::span<InFlightEvent *const> sent, Moment no
   if (out.keys().empty())
     return;
   OUTBOX_ROUND_POINT(port_, "record.before_overtaken");
-  port_.find_earlier(out.keys(),
-                     [&](uint32_t key, const EarlierRow &row) { need(out.found(d_.in_flight, key, row)); });
+  port_.find_earlier(out.keys(), [&](uint32_t key, const EarlierRow &row) { out.found(d_.in_flight, key, row); });
   out.all_found();
   if (out.rows().empty())
     return;
@@ -119,7 +115,6 @@ void RecordRound::mark_overtaken(std::span<InFlightEvent *const> sent, Moment no
     for (const OvertakenRow &row : out.rows(fate)) {
       const InFlightEvent *later = out.keys()[row.key].last;
       if (fate == EarlierFate::DEAD_LETTER_AGAIN && row.locked) {
-        need(d_.make_room_to_block());
         d_.dead_letter(later->sink->id, later->key_hash, row.position,
                        round_sink_of(later)->rules.dead_letters_block);
       }

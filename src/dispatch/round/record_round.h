@@ -26,10 +26,6 @@ public:
   Recording::Failure rolled_back(bool failed, bool of_rows);
 
 private:
-  void need(bool done) {
-    if (!done)
-      port_.out_of_memory();
-  }
   size_t delete_unmodified(std::span<InFlightEvent *> events);
   void record_sent(std::span<InFlightEvent *const> events, Now now);
   void lock(std::span<InFlightEvent *const> events);

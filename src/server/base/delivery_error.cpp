@@ -30,6 +30,8 @@ static int sqlstate(ob_error_kind kind) {
     return ERRCODE_INSUFFICIENT_PRIVILEGE;
   case OB_TOO_LARGE:
     return ERRCODE_PROGRAM_LIMIT_EXCEEDED;
+  case OB_OUT_OF_MEMORY:
+    return ERRCODE_OUT_OF_MEMORY;
   case OB_OK:
   case OB_INTERNAL:
     break;
@@ -45,6 +47,12 @@ void delivery_error(const ob_error *utf8_error) {
                   error.detail[0] ? errdetail_internal("%s", error.detail) : 0,
                   error.hint[0] ? errhint("%s", error.hint) : 0));
   pg_unreachable();
+}
+
+size_t delivery_count(size_t n) {
+  if (n == SIZE_MAX)
+    ereport(ERROR, (errcode(ERRCODE_OUT_OF_MEMORY), errmsg("out of memory")));
+  return n;
 }
 
 static void sink_context(void *sink) {
@@ -81,7 +89,7 @@ static void fill_detail(ob_error *error, const char *kind, ob_scope scope) {
 static void fill_hint(ob_error *error, const char *kind, ob_scope scope) {
   if (error->kind == OB_UNKNOWN_OPTION) {
     const char **names = (const char **)palloc(sizeof(char *) * MAX_OPTION_NAMES);
-    size_t n = ob_kind(kind)->option_names(kind, scope, names, MAX_OPTION_NAMES);
+    size_t n = delivery_count(ob_kind(kind)->option_names(kind, scope, names, MAX_OPTION_NAMES));
     const char *closest = closest_match(error->subject, names, n);
     StringInfoData list;
 

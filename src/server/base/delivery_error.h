@@ -11,6 +11,9 @@
 /* Raises the error with the SQLSTATE of its kind; CONTEXT names the sink. */
 [[noreturn]] void delivery_error_of_sink(const ob_error *error, const char *sink);
 
+/* The number that a function of a kind has returned. Raises an error when it was out of memory. */
+size_t delivery_count(size_t n);
+
 /* A WARNING: the event was enqueued, and this sink cannot send it. */
 void delivery_warn_too_large(const ob_error *error, const char *sink);
 

@@ -7,6 +7,7 @@
 
 #include <span>
 
+#include "server/base/delivery_error.h"
 #include "server/base/library_version.h"
 #include "server/base/sql_function.h"
 #include "server/catalog/wrappers.h"
@@ -101,7 +102,7 @@ SQL_FUNCTION(outbox_sink_advice) {
   ob_option *mapping = public_mapping(server_oid, &n_mapping);
   const char *utf8_name = pg_server_to_any(name, (int)strlen(name), PG_UTF8);
   const ob_sink_options given = {options, n_options, mapping, n_mapping, mapping != NULL, false};
-  const size_t n = ob_kind(kind)->advise(kind, utf8_name, &given, advice, lengthof(advice));
+  const size_t n = delivery_count(ob_kind(kind)->advise(kind, utf8_name, &given, advice, lengthof(advice)));
   for (const ob_advice &one : std::span(advice, n)) {
     Datum values[] = {text_of(one.check), text_of(one.may_be_meant ? "ok" : "warning"), text_of(one.detail),
                       text_of(one.hint)};

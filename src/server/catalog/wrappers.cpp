@@ -119,7 +119,7 @@ SQL_FUNCTION(outbox_target_options) {
 
   if (SearchSysCacheExists1(FOREIGNDATAWRAPPEROID, ObjectIdGetDatum(wrapper)) &&
       wrapper_kind(wrapper, kind, KIND_MESSAGES))
-    n = ob_kind(kind)->option_names(kind, OB_TARGET, names, lengthof(names));
+    n = delivery_count(ob_kind(kind)->option_names(kind, OB_TARGET, names, lengthof(names)));
   for (size_t i = 0; i < n; i++)
     texts[i] = CStringGetTextDatum(names[i]);
   return text_array(texts, (int)n);

@@ -1,6 +1,6 @@
-/* claim_event.cpp: makes the event of a row that a round has chosen. A row that cannot be read, or that is too large
- * for the memory of the process, waits. An event that is too large for its sink goes to the delivery library without
- * its content, and comes back as a dead letter in the order of its key. */
+/* claim_event.cpp: makes the event of a row that a round has chosen. A row that cannot be read waits. An event that
+ * is too large for its sink goes to the delivery library without its content, and comes back as a dead letter in the
+ * order of its key. */
 #include "server/claim/claim_table.h"
 
 #include "server/claim/batches.h"
@@ -34,7 +34,6 @@ static InFlightEvent *claim_row(WorkerSink *sink, const dispatch::ReadRow *read,
   return event;
 }
 
-/* Returns NULL when there is no memory for the event. */
 static InFlightEvent *add_to_batch(WorkerSink *sink, const dispatch::ReadRow *read) {
   const EventRow *row = (const EventRow *)read->of_port;
   ob_event *event = batch_next(sink);
@@ -42,31 +41,14 @@ static InFlightEvent *add_to_batch(WorkerSink *sink, const dispatch::ReadRow *re
 
   unreadable_begin(row->position, row->xmin, PART_EVENT);
   careful().reads(sink, row->position, read->facts.handle);
-  const bool made = event_row_to_event(row, sink->rules.ordered, sink->common.max_payload, event, &bytes);
+  event_row_to_event(row, sink->rules.ordered, sink->common.max_payload, event, &bytes);
   careful().read();
   unreadable_done();
-  if (!made)
-    return NULL;
   unreadable_forget(row->position);
   InFlightEvent *claimed = claim_row(sink, read, bytes);
   batch_add(sink, claimed);
   durable_note(row->xmin);
   return claimed;
-}
-
-/* The process has no memory for the event: it blocks its own key, and is read again. */
-static void wait_for_memory(WorkerSink *sink, const dispatch::Row *row) {
-  char error[128];
-
-  if (sink->rules.ordered)
-    dispatcher().block_key(sink->id(), row->key_hash, row->position);
-  dispatcher().locked_rows.add(row->position, InvalidOid, 0);
-  snprintf(error, sizeof(error), "out of memory for the event at position " INT64_FORMAT, row->position);
-  if (sink->stats && strcmp(sink->stats->last_error, error) != 0) {
-    shared_sink_error(sink->stats, error, dispatcher().round.now.wall);
-    ereport(WARNING,
-            (errmsg("outbox sink \"%s\": %s", sink->name, error), errdetail("The event waits, and others go on.")));
-  }
 }
 
 /* The failure is recorded like one of a delivery: the row says why it waits, and blocks its key. No attempt is spent,
@@ -111,10 +93,5 @@ InFlightEvent *ClaimTable::claim(const dispatch::ReadRow &row, const char **reas
     *reason = "it crashed the worker";
     return NULL;
   }
-  InFlightEvent *event = add_to_batch(sink, &row);
-  if (event == NULL) {
-    wait_for_memory(sink, &row.facts);
-    *reason = "there is no memory for it";
-  }
-  return event;
+  return add_to_batch(sink, &row);
 }

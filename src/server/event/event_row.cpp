@@ -159,20 +159,6 @@ static ob_text copy_varlena(const EventRow *row, int column) {
   return copy;
 }
 
-/* Is there memory for this many bytes in each of the copies of a payload: detoasted, in the round, in the delivery
- * library, in the request? */
-static bool have_memory(size_t length) {
-  static const size_t SMALL = 1024 * 1024, COPIES = 4;
-
-  if (length < SMALL)
-    return true;
-  void *all = palloc_extended(length * COPIES, MCXT_ALLOC_HUGE | MCXT_ALLOC_NO_OOM);
-  if (all == NULL)
-    return false;
-  pfree(all);
-  return true;
-}
-
 /* Copies the text of a payload whose stored size is small, in one walk. Returns false if the text is not small. */
 static bool copy_small_json(Jsonb *json, size_t most, EventSize *size, ob_text *copy) {
   static const size_t SMALL = 64 * 1024;
@@ -214,45 +200,35 @@ static const struct varlena *stored(const EventRow *row, int column) {
                                         : (const struct varlena *)DatumGetPointer(row->tuple->tts_values[column]);
 }
 
-/* Returns false when there is no memory for it. */
-static bool read_json(const EventRow *row, size_t most, EventSize *size, ob_event *event) {
+static void read_json(const EventRow *row, size_t most, EventSize *size, ob_event *event) {
   const struct varlena *value = stored(row, C_PAYLOAD);
 
   if (!payload_may_fit(value, false, most, size))
-    return true;
-  if (!have_memory(toast_raw_datum_size(PointerGetDatum(value))))
-    return false;
+    return;
   Jsonb *json = DatumGetJsonbP(PointerGetDatum(value));
-  bool done = copy_small_json(json, most, size, &event->payload);
-  if (!done) {
+  if (!copy_small_json(json, most, size, &event->payload)) {
     json_measure(json, most, size);
-    done = size->fit != EVENT_FITS;
-  }
-  if (!done && have_memory(size->payload)) {
-    event->payload = copy_large_json(json, size->payload);
-    done = true;
+    if (size->fit == EVENT_FITS)
+      event->payload = copy_large_json(json, size->payload);
   }
   free_detoasted(row, C_PAYLOAD, json);
   if (event->payload.len > most) { /* more bytes in UTF-8 */
     size->fit = EVENT_PAYLOAD_TOO_LARGE;
     size->payload = event->payload.len;
   }
-  return done;
 }
 
-/* Returns false when there is no memory for it. */
-static bool read_payload(const EventRow *row, size_t most, EventSize *size, ob_event *event) {
+static void read_payload(const EventRow *row, size_t most, EventSize *size, ob_event *event) {
   const struct varlena *bytes = stored(row, C_PAYLOAD_BYTES);
 
-  if (bytes == NULL)
-    return row->tuple->tts_isnull[C_PAYLOAD] || read_json(row, most, size, event);
+  if (bytes == NULL) {
+    if (!row->tuple->tts_isnull[C_PAYLOAD])
+      read_json(row, most, size, event);
+    return;
+  }
   event->payload_is_bytes = true;
-  if (!payload_may_fit(bytes, true, most, size))
-    return true;
-  if (!have_memory(toast_raw_datum_size(PointerGetDatum(bytes))))
-    return false;
-  event->payload = copy_varlena(row, C_PAYLOAD_BYTES);
-  return true;
+  if (payload_may_fit(bytes, true, most, size))
+    event->payload = copy_varlena(row, C_PAYLOAD_BYTES);
 }
 
 static ob_text binary_value(const JsonbValue *value) {
@@ -299,7 +275,7 @@ static void read_texts(const EventRow *row, EventSize *size, ob_event *event) {
   read_headers(headers, event);
 }
 
-bool event_row_to_event(const EventRow *row, bool ordered, size_t max_payload, ob_event *event, uint32 *bytes) {
+void event_row_to_event(const EventRow *row, bool ordered, size_t max_payload, ob_event *event, uint32 *bytes) {
   const Datum *values = row->tuple->tts_values;
   const bool *nulls = row->tuple->tts_isnull;
   EventSize size = {EVENT_FITS, true, 0, 0};
@@ -314,8 +290,8 @@ bool event_row_to_event(const EventRow *row, bool ordered, size_t max_payload, o
   event->attempt = row->attempts + 1;
   event->failed = event_row_failed(row);
   read_texts(row, &size, event);
-  if (size.fit == EVENT_FITS && !read_payload(row, max_payload, &size, event))
-    return false;
+  if (size.fit == EVENT_FITS)
+    read_payload(row, max_payload, &size, event);
   if (size.fit != EVENT_FITS) {
     event->payload = {NULL, 0};
     event->headers = NULL;
@@ -328,5 +304,4 @@ bool event_row_to_event(const EventRow *row, bool ordered, size_t max_payload, o
   for (const ob_header &header : std::span(event->headers, event->n_headers))
     total += header.name.len + header.value.len;
   *bytes = (uint32)Min(total, (size_t)PG_UINT32_MAX);
-  return true;
 }

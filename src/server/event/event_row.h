@@ -64,6 +64,5 @@ static inline int64 event_unix_us(TimestampTz time) {
 
 /* Fills the event except its ticket, after event_rows_begin(), and sets *bytes to its size. An event whose payload
  * has more than `max_payload` bytes as it is sent, or that is too large in another way, is made without its content,
- * and with the reason in event->refused. Returns false when the process has no memory to copy an event of 1 MB or
- * more, here and in the delivery library. */
-bool event_row_to_event(const EventRow *row, bool ordered, size_t max_payload, ob_event *event, uint32 *bytes);
+ * and with the reason in event->refused. */
+void event_row_to_event(const EventRow *row, bool ordered, size_t max_payload, ob_event *event, uint32 *bytes);

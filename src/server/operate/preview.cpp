@@ -97,9 +97,7 @@ static bool visit_row(TupleTableSlot *tuple, void *context) {
     message->event_type = event_row_event_type(&row);
     uint32 bytes;
     const size_t most = max_payload_for(reading->wanted ? reading->wanted : sink);
-    if (!event_row_to_event(&row, true, most, &message->event, &bytes))
-      ereport(ERROR, (errcode(ERRCODE_OUT_OF_MEMORY), errmsg("out of memory"),
-                      errdetail("The process has no memory to copy the event.")));
+    event_row_to_event(&row, true, most, &message->event, &bytes);
     reading->messages = lappend(reading->messages, message);
   }
   MemoryContextSwitchTo(caller);

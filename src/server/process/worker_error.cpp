@@ -3,6 +3,7 @@
  * and every scan restarts where the round began. Recording and claiming run in separate transactions until both
  * succeed. A row that cannot be recorded (a user's trigger or constraint) is found by halving the batch; it waits
  * alone and is not sent again.
+ * A lack of memory ends the worker instead: the next one goes on as after a kill, with all memory that this one held.
  */
 #include "server/process/worker_error.h"
 
@@ -65,6 +66,12 @@ static void log_error(ErrorData *error) {
   error_context_stack = callbacks;
 }
 
+/* "out of shared memory", as of a full table of locks, has the same code, and is no lack of this process's. */
+static bool lacks_memory(const ErrorData *error) {
+  return error->sqlerrcode == ERRCODE_OUT_OF_MEMORY && error->message_id &&
+         strcmp(error->message_id, "out of memory") == 0;
+}
+
 dispatch::Fault worker_failed(WorkerTask task, Moment now, bool (*is_of_one_row)(const char *error, int code)) {
   TaskErrors *errors = &task_errors[task];
 
@@ -76,6 +83,12 @@ dispatch::Fault worker_failed(WorkerTask task, Moment now, bool (*is_of_one_row)
   bool moved = ERRCODE_TO_CATEGORY(code) == ERRCODE_TO_CATEGORY(ERRCODE_T_R_SERIALIZATION_FAILURE);
   bool ending = code == ERRCODE_QUERY_CANCELED && ShutdownRequestPending;
 
+  if (lacks_memory(error)) {    /* FATAL: the process ends here */
+    error_context_stack = NULL; /* error->context has their lines already */
+    error->elevel = FATAL;
+    FlushErrorState();
+    ThrowErrorData(error);
+  }
   copy_server_error(last_error, sizeof(last_error), error);
   dispatch::Fault fault = !error_is_of_rows(code)                            ? dispatch::Fault::OF_SERVER
                           : is_of_one_row && is_of_one_row(last_error, code) ? dispatch::Fault::OF_ONE_ROW
@@ -102,6 +115,11 @@ dispatch::Fault worker_failed(WorkerTask task, Moment now, bool (*is_of_one_row)
   errors->pause_ms = locked || moved ? LOCK_PAUSE_MS : Min(Max(errors->pause_ms * 2, FIRST_PAUSE_MS), LAST_PAUSE_MS);
   errors->until = moment_after(moment_now(), errors->pause_ms);
   return fault;
+}
+
+void worker_out_of_memory(const char *where) {
+  ereport(FATAL, (errcode(ERRCODE_OUT_OF_MEMORY), errmsg("out of memory"), errdetail_internal("%s", where)));
+  pg_unreachable();
 }
 
 void worker_succeeded(WorkerTask task) {

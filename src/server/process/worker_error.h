@@ -1,6 +1,7 @@
 /*
  * worker_error.h: handles failed transactions of the worker. A repeated error is logged once per minute. Recording
- * and claiming have separate pauses, so that an error in one of them does not stop the other.
+ * and claiming have separate pauses, so that an error in one of them does not stop the other. An error that says "out
+ * of memory" ends the worker.
  */
 #pragma once
 
@@ -14,6 +15,8 @@ typedef enum WorkerTask { TASK_RECORD, TASK_CLAIM, TASK_MAINTAIN } WorkerTask;
  * pause. For an error that a row can cause, `is_of_one_row` (may be NULL) says whether reading one row raised it.
  * Returns in TopMemoryContext. */
 dispatch::Fault worker_failed(WorkerTask task, Moment now, bool (*is_of_one_row)(const char *error, int code));
+/* The same outside of a transaction's error: an allocation failed there. */
+[[noreturn]] void worker_out_of_memory(const char *where);
 /* Ends the task's pause. */
 void worker_succeeded(WorkerTask task);
 

@@ -84,10 +84,7 @@ static SinkEntry *add_sink(const char *name) {
   make_room(list, n_list, max_list);
   SinkEntry *entry = (SinkEntry *)hash_search(sinks, name, HASH_ENTER, NULL);
   memset((char *)entry + NAMEDATALEN, 0, sizeof(SinkEntry) - NAMEDATALEN);
-  const bool added = dispatcher().sinks.add(&entry->sink);
-  if (!added)
-    hash_search(sinks, name, HASH_REMOVE, NULL);
-  require_memory(added);
+  dispatcher().sinks.add(&entry->sink);
   list[n_list++] = &entry->sink;
   return entry;
 }

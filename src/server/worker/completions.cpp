@@ -8,6 +8,7 @@
 #include "server/base/is_worker.h"
 #include "server/inflight/events_in_flight.h"
 #include "server/inflight/sink_log.h"
+#include "server/process/worker_error.h"
 #include "server/sinks/careful.h"
 #include "server/worker/worker_port.h"
 
@@ -59,6 +60,8 @@ void completions_collect(Now now) {
   } while (n == COLLECT_MAX);
   while (ob_next_log(engine, &line)) {
     library_text(line.text);
+    if (line.level == OB_LOG_FATAL)
+      worker_out_of_memory("An allocation failed in the delivery library.");
     sink_log_line(&line, now);
   }
 }
