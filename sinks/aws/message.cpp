@@ -107,8 +107,8 @@ std::string group_of(std::string_view key) {
 }
 
 MessageMaker::MessageMaker(const AwsOptions &options)
-    : service_(options.target.service), fifo_(options.target.fifo), bus_(options.target.id),
-      structured_(options.format == Format::Structured), format_(options.make()), detail_type_(options.detail_type),
+    : RecordMaker(options, true), service_(options.target.service), fifo_(options.target.fifo),
+      bus_(options.target.id), structured_(options.format == Format::Structured), detail_type_(options.detail_type),
       source_(options.source_given ? *options.source_given : Template::parse(SOURCE, default_source)),
       subject_(options.subject) {}
 
@@ -263,10 +263,6 @@ size_t MessageMaker::check(const ob_event &event) const {
                          : format_->shrinks() > 0 ? event.payload.len / format_->shrinks()
                                                   : 0;
   return entry.size - std::min(entry.size, some.size()) + payload;
-}
-
-void MessageMaker::check_new(const ob_event &event) const {
-  format_->check_new(event);
 }
 
 }  // namespace outbox::aws_sink

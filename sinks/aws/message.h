@@ -1,13 +1,13 @@
 /* message.h: the message of an event, and the code that makes it. */
 #pragma once
 
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "aws_options.h"
+#include "delivery/formats/record_maker.h"
 
 namespace outbox::aws_sink {
 
@@ -28,7 +28,7 @@ struct Entry {
 /* The form of the message group: what SQS and SNS accept of a key is used as it is, any other key by its hash. */
 std::string group_of(std::string_view key);
 
-class MessageMaker {
+class MessageMaker : public RecordMaker {
 public:
   explicit MessageMaker(const AwsOptions &options);
 
@@ -36,7 +36,6 @@ public:
   Entry make(const ob_event &event) const;
   /* The check at enqueue time. Returns the least size of the message. */
   size_t check(const ob_event &event) const;
-  void check_new(const ob_event &event) const;
 
 private:
   struct Attribute {
@@ -55,7 +54,6 @@ private:
   const bool fifo_;
   const std::string bus_; /* of EventBridge */
   const bool structured_;
-  const std::unique_ptr<const RecordFormat> format_;
   const Template detail_type_, source_;   /* of EventBridge */
   const std::optional<Template> subject_; /* of SNS */
 };

@@ -25,7 +25,6 @@ KafkaMessages::KafkaMessages(const KafkaRecordOptions &options, const Options &s
       max_message_bytes_(find_option(server, MESSAGE_MAX_BYTES) ? message_bytes(server) : default_message_bytes) {}
 
 void KafkaMessages::check_event(const ob_event &event) const {
-  check_headers(event);
   check_size(maker_.check(event));
 }
 

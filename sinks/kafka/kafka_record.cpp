@@ -142,9 +142,9 @@ KafkaRecordOptions KafkaRecordOptions::parse(const Options &server) {
 }
 
 KafkaRecordMaker::KafkaRecordMaker(const KafkaRecordOptions &options)
-    : topic_(options.topic), key_(options.key), partition_(options.partition),
+    : RecordMaker(options, true), topic_(options.topic), key_(options.key), partition_(options.partition),
       partition_is_column_(options.partition_is_column), key_format_(options.key_format),
-      created_at_(options.created_at), format_(options.make()) {}
+      created_at_(options.created_at) {}
 
 /* ---- events ---- */
 
@@ -227,20 +227,10 @@ void KafkaRecordMaker::make(const ob_event &event, Record &record) const {
 size_t KafkaRecordMaker::check(const ob_event &event) const {
   static thread_local Record &made = *new Record; /* never destroyed, so no destructor runs at exit */
 
-  if (!format_->reads_payload(event)) {
-    make(event, made);
+  return least_size(event, [&](const ob_event &without) {
+    make(without, made);
     return made.size();
-  }
-  ob_event without = event;
-  if (event.payload.data)
-    without.payload = {"", 0};
-  make(without, made);
-  return made.size() + (format_->shrinks() > 0 ? event.payload.len / format_->shrinks() : 0);
-}
-
-size_t KafkaRecordMaker::max_payload(size_t value) const {
-  size_t times = format_->shrinks();
-  return times == 0 || value > SIZE_MAX / times ? SIZE_MAX : value * times;
+  });
 }
 
 }  // namespace outbox

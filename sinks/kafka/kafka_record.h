@@ -1,11 +1,10 @@
 /* kafka_record.h: the options that define the Kafka record of an event, and the code that makes it. */
 #pragma once
 
-#include <memory>
 #include <optional>
 
 #include "delivery/engine/sink.h"
-#include "delivery/formats/format_options.h"
+#include "delivery/formats/record_maker.h"
 #include "delivery/options/template.h"
 
 namespace outbox {
@@ -35,7 +34,7 @@ struct KafkaRecordOptions : FormatOptions {
   static KafkaRecordOptions parse(const Options &server);
 };
 
-class KafkaRecordMaker {
+class KafkaRecordMaker : public RecordMaker {
 public:
   explicit KafkaRecordMaker(const KafkaRecordOptions &options);
 
@@ -45,13 +44,6 @@ public:
   /* The check at enqueue time, when only the payload's length is known: makes the record without the payload and
    * throws BadInput as make() would. Returns the minimum size of the record in bytes. */
   size_t check(const ob_event &event) const;
-
-  /* Only at enqueue time: throws BadInput for an event that make() accepts but that is probably a mistake of its
-   * writer. */
-  void check_new(const ob_event &event) const { format_->check_new(event); }
-
-  /* The largest payload that can fit into `value` bytes. */
-  size_t max_payload(size_t value) const;
 
   /* Whether records have the time of their events, and not that of sending. */
   bool sends_created_at() const { return created_at_; }
@@ -69,7 +61,6 @@ private:
   const bool partition_is_column_;
   const KeyFormat key_format_;
   const bool created_at_;
-  const std::unique_ptr<const RecordFormat> format_;
 };
 
 }  // namespace outbox

@@ -79,8 +79,8 @@ void check_placements(const std::vector<Placement> &placements, bool cloud_event
 }
 
 MessageMaker::MessageMaker(const NatsOptions &options)
-    : subject_(options.subject), stream_(options.stream), cloud_events_(options.format == Format::CloudEvents),
-      sends_empty_body_(options.sends_empty_payload()), format_(options.make()) {}
+    : RecordMaker(options, options.sends_empty_payload()), subject_(options.subject), stream_(options.stream),
+      cloud_events_(options.format == Format::CloudEvents) {}
 
 /* The record's headers. In the NATS binding of CloudEvents the header content-type says that a message is structured,
  * so the type of the data is an attribute like the others. */
@@ -126,34 +126,15 @@ void MessageMaker::make(const ob_event &event, Content &content) const {
 size_t MessageMaker::check(const ob_event &event) const {
   static thread_local Content &made = *new Content; /* never destroyed, so no destructor runs at exit */
 
-  check_headers(event);
-  format_->check(event);
-  bool reads = format_->reads_payload(event);
-  ob_event without = event;
-  if (reads && event.payload.data)
-    without.payload = {"", 0};
-  make(without, made);
-  if (made.headers.size() > longest_headers)
-    throw BadInput(OB_TOO_LARGE, "headers", "headers of the event are too large for NATS",
-                   "With those of the sink they have " + std::to_string(made.headers.size()) +
-                       " bytes, and JetStream stores at most " + std::to_string(longest_headers) + ".",
-                   "Move them into the payload.");
-  if (!reads)
+  return least_size(event, [&](const ob_event &without) {
+    make(without, made);
+    if (made.headers.size() > longest_headers)
+      throw BadInput(OB_TOO_LARGE, "headers", "headers of the event are too large for NATS",
+                     "With those of the sink they have " + std::to_string(made.headers.size()) +
+                         " bytes, and JetStream stores at most " + std::to_string(longest_headers) + ".",
+                     "Move them into the payload.");
     return made.size();
-  return made.size() + (format_->shrinks() > 0 ? event.payload.len / format_->shrinks() : 0);
-}
-
-void MessageMaker::check_new(const ob_event &event) const {
-  if (!event.payload.data && !sends_empty_body_)
-    throw BadInput(OB_BAD_VALUE, "payload", "payload is NULL, and the sink sends no empty messages", {},
-                   "Give the event a payload, such as {}, or set option \"tombstone_on_empty_payload\" of the sink: "
-                   "'true' sends an empty body, 'false' sends null where the option \"value_format\" makes JSON.");
-  format_->check_new(event);
-}
-
-size_t MessageMaker::max_payload(size_t message) const {
-  size_t times = format_->shrinks();
-  return times == 0 || message > SIZE_MAX / times ? SIZE_MAX : message * times;
+  });
 }
 
 std::string MessageMaker::subject_filter() const {

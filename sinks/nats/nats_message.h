@@ -1,10 +1,10 @@
 /* nats_message.h: the message of an event, and the code that makes it. */
 #pragma once
 
-#include <memory>
 #include <string>
 
 #include "delivery/engine/preview.h"
+#include "delivery/formats/record_maker.h"
 #include "nats_options.h"
 
 namespace outbox::nats {
@@ -25,7 +25,7 @@ struct Content {
 /* Throws BadInput for columns that cannot be headers of NATS. `cloud_events`: in binary mode. */
 void check_placements(const std::vector<Placement> &placements, bool cloud_events);
 
-class MessageMaker {
+class MessageMaker : public RecordMaker {
 public:
   explicit MessageMaker(const NatsOptions &options);
 
@@ -33,8 +33,6 @@ public:
   void make(const ob_event &event, Content &content) const;
   /* The check at enqueue time, when only the payload's length is known. Returns the least size of the message. */
   size_t check(const ob_event &event) const;
-  void check_new(const ob_event &event) const;
-  size_t max_payload(size_t message) const;
 
   /* The subject, if it is the same for all events; else the part before the first token that varies, with > after it:
    * what a stream for them must overlap. */
@@ -46,9 +44,7 @@ private:
 
   const Template subject_;
   const std::string stream_;
-  const bool cloud_events_;     /* in binary mode */
-  const bool sends_empty_body_; /* for a payload that is NULL */
-  const std::unique_ptr<const RecordFormat> format_;
+  const bool cloud_events_; /* in binary mode */
 };
 
 /* Byte for byte what is sent. */

@@ -51,9 +51,8 @@ amqp_field_value_t field_of(const ob_header &header) {
 }  // namespace
 
 MessageMaker::MessageMaker(const RabbitOptions &options)
-    : exchange_(*options.exchange), routing_key_(options.routing_key),
-      cloud_events_(options.format == Format::CloudEvents), sends_empty_body_(options.sends_empty_payload()),
-      format_(options.make()) {}
+    : RecordMaker(options, options.sends_empty_payload()), exchange_(*options.exchange),
+      routing_key_(options.routing_key), cloud_events_(options.format == Format::CloudEvents) {}
 
 /* The record's content-type is a property of the message, the other headers go into its table. */
 void MessageMaker::add_headers(Content &content) const {
@@ -123,35 +122,16 @@ void MessageMaker::make(const ob_event &event, Content &content) const {
 size_t MessageMaker::check(const ob_event &event) const {
   static thread_local Content &made = *new Content; /* never destroyed, so no destructor runs at exit */
 
-  check_headers(event);
-  format_->check(event);
-  bool reads = format_->reads_payload(event);
-  ob_event without = event;
-  if (reads && event.payload.data)
-    without.payload = {"", 0};
-  make(without, made);
-  size_t properties = encode_properties(made.properties, made.headers_size).size();
-  if (properties + properties_overhead + frame_overhead > usual_frame_max)
-    throw BadInput(OB_TOO_LARGE, "headers", "headers of the event are too large for AMQP",
-                   "With the other properties they have " + std::to_string(properties) +
-                       " bytes, and they must fit into one frame of " + std::to_string(usual_frame_max) + ".",
-                   "Move them into the payload.");
-  if (!reads)
+  return least_size(event, [&](const ob_event &without) {
+    make(without, made);
+    size_t properties = encode_properties(made.properties, made.headers_size).size();
+    if (properties + properties_overhead + frame_overhead > usual_frame_max)
+      throw BadInput(OB_TOO_LARGE, "headers", "headers of the event are too large for AMQP",
+                     "With the other properties they have " + std::to_string(properties) +
+                         " bytes, and they must fit into one frame of " + std::to_string(usual_frame_max) + ".",
+                     "Move them into the payload.");
     return made.body.len;
-  return made.body.len + (format_->shrinks() > 0 ? event.payload.len / format_->shrinks() : 0);
-}
-
-void MessageMaker::check_new(const ob_event &event) const {
-  if (!event.payload.data && !sends_empty_body_)
-    throw BadInput(OB_BAD_VALUE, "payload", "payload is NULL, and the sink sends no empty messages", {},
-                   "Give the event a payload, such as {}, or set option \"tombstone_on_empty_payload\" of the sink: "
-                   "'true' sends an empty body, 'false' sends null where the option \"value_format\" makes JSON.");
-  format_->check_new(event);
-}
-
-size_t MessageMaker::max_payload(size_t body) const {
-  size_t times = format_->shrinks();
-  return times == 0 || body > SIZE_MAX / times ? SIZE_MAX : body * times;
+  });
 }
 
 Preview preview_of(const Content &content) {

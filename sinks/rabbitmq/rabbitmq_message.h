@@ -2,12 +2,12 @@
 #pragma once
 
 #include <array>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "amqp_frames.h"
 #include "delivery/engine/preview.h"
+#include "delivery/formats/record_maker.h"
 #include "rabbitmq_options.h"
 
 namespace outbox::rabbitmq {
@@ -23,7 +23,7 @@ struct Content {
   std::vector<amqp_table_entry_t> headers;
 };
 
-class MessageMaker {
+class MessageMaker : public RecordMaker {
 public:
   explicit MessageMaker(const RabbitOptions &options);
 
@@ -31,8 +31,6 @@ public:
   void make(const ob_event &event, Content &content) const;
   /* The check at enqueue time, when only the payload's length is known. Returns the least size of the body. */
   size_t check(const ob_event &event) const;
-  void check_new(const ob_event &event) const;
-  size_t max_payload(size_t body) const;
   /* "*" stands for what depends on the event. */
   std::string exchange_glob() const { return exchange_.glob(); }
   bool exchange_varies() const { return exchange_.has_variables(); }
@@ -41,9 +39,7 @@ private:
   void add_headers(Content &content) const;
 
   const Template exchange_, routing_key_;
-  const bool cloud_events_;     /* in binary mode */
-  const bool sends_empty_body_; /* for a payload that is NULL */
-  const std::unique_ptr<const RecordFormat> format_;
+  const bool cloud_events_; /* in binary mode */
 };
 
 Preview preview_of(const Content &content);

@@ -13,8 +13,8 @@ namespace outbox::redis {
 static constexpr std::string_view header_prefix = "header.";
 
 EntryMaker::EntryMaker(const RedisOptions &options)
-    : stream_(options.stream), maxlen_(options.maxlen ? std::to_string(*options.maxlen) : ""),
-      sends_empty_payload_(options.sends_empty_payload()), format_(options.make()) {}
+    : RecordMaker(options, options.sends_empty_payload()), stream_(options.stream),
+      maxlen_(options.maxlen ? std::to_string(*options.maxlen) : "") {}
 
 /* The format's header `id` would repeat the field of this name. */
 void EntryMaker::add_headers(Entry &entry) const {
@@ -75,29 +75,10 @@ Command EntryMaker::command(const Entry &entry) const {
 size_t EntryMaker::check(const ob_event &event) const {
   static thread_local Entry &made = *new Entry; /* never destroyed, so no destructor runs at exit */
 
-  check_headers(event);
-  format_->check(event);
-  bool reads = format_->reads_payload(event);
-  ob_event without = event;
-  if (reads && event.payload.data)
-    without.payload = {"", 0};
-  make(without, made);
-  if (!reads)
+  return least_size(event, [&](const ob_event &without) {
+    make(without, made);
     return made.payload_bytes;
-  return made.payload_bytes + (format_->shrinks() > 0 ? event.payload.len / format_->shrinks() : 0);
-}
-
-void EntryMaker::check_new(const ob_event &event) const {
-  if (!event.payload.data && !sends_empty_payload_)
-    throw BadInput(OB_BAD_VALUE, "payload", "payload is NULL, and the sink sends no entries without a payload", {},
-                   "Give the event a payload, such as {}, or set option \"tombstone_on_empty_payload\" of the sink: "
-                   "'true' leaves out the field, 'false' sends null where the option \"value_format\" makes JSON.");
-  format_->check_new(event);
-}
-
-size_t EntryMaker::max_payload(size_t payload) const {
-  size_t times = format_->shrinks();
-  return times == 0 || payload > SIZE_MAX / times ? SIZE_MAX : payload * times;
+  });
 }
 
 Preview preview_of(const Entry &entry) {

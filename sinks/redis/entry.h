@@ -1,12 +1,12 @@
 /* entry.h: the entry of an event, and the code that makes it. */
 #pragma once
 
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "command.h"
 #include "delivery/engine/preview.h"
+#include "delivery/formats/record_maker.h"
 #include "redis_options.h"
 
 namespace outbox::redis {
@@ -23,7 +23,7 @@ struct Entry {
   Record record;
 };
 
-class EntryMaker {
+class EntryMaker : public RecordMaker {
 public:
   explicit EntryMaker(const RedisOptions &options);
 
@@ -32,8 +32,6 @@ public:
   Command command(const Entry &entry) const;
   /* The check at enqueue time, when only the payload's length is known. Returns the least size of the payload. */
   size_t check(const ob_event &event) const;
-  void check_new(const ob_event &event) const;
-  size_t max_payload(size_t payload) const;
   /* "*" stands for what depends on the event. */
   std::string stream_glob() const { return stream_.glob(); }
   bool stream_varies() const { return stream_.has_variables(); }
@@ -42,9 +40,7 @@ private:
   void add_headers(Entry &entry) const;
 
   const Template stream_;
-  const std::string maxlen_;       /* empty: streams are not trimmed */
-  const bool sends_empty_payload_; /* for a payload that is NULL */
-  const std::unique_ptr<const RecordFormat> format_;
+  const std::string maxlen_; /* empty: streams are not trimmed */
 };
 
 Preview preview_of(const Entry &entry);
