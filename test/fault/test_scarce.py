@@ -5,6 +5,7 @@ import re
 import tempfile
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from outbox_rig import wait_until
@@ -65,6 +66,26 @@ def test_an_allocation_of_the_delivery_library_fails(rig, receiver, where):
     folder.rmdir()
     assert re.search(r"FATAL: +out of memory", pg.logged(0)) and "terminated by signal" not in pg.logged(0)
     assert list(dict.fromkeys(receiver.numbers("a"))) == list(range(30)) and db.value(WORKER) != worker
+    db.disconnect()
+    pg.stop()
+
+
+def test_a_full_table_of_locks_ends_no_worker(rig, receiver):
+    """PostgreSQL says "out of shared memory" with the same SQLSTATE: the worker tries again, until there is room."""
+    pg = rig.postgres(settings={"max_connections": "8", "max_locks_per_transaction": "10", "outbox.poll_interval": "1s"})
+    db = Database(pg, "locked").create()
+    db.webhook_sink("crm", receiver, SECRET)
+    db.send("a", 0)
+    wait_until(lambda: receiver.numbers("a") == [0], 20, "a first event")
+    worker, log = db.value(WORKER), pg.log.stat().st_size
+    with pg.connect() as other:
+        with pytest.raises(psycopg.errors.OutOfMemory):
+            other.execute("SELECT pg_advisory_lock(n) FROM generate_series(1, 1000000) AS n")
+        wait_until(lambda: re.search("outbox worker.*out of shared memory", pg.logged(log)), 30, lambda: f"the worker to find no room: {pg.logged(log)}")
+        other.execute("SELECT pg_advisory_unlock_all()")
+    db.send("a", 1)
+    wait_until(lambda: receiver.numbers("a") == [0, 1], 30, "the event")
+    assert db.value(WORKER) == worker
     db.disconnect()
     pg.stop()
 
