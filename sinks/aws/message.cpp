@@ -107,10 +107,8 @@ std::string group_of(std::string_view key) {
 }
 
 MessageMaker::MessageMaker(const AwsOptions &options)
-    : RecordMaker(options, true), service_(options.target.service), fifo_(options.target.fifo),
-      bus_(options.target.id), structured_(options.format == Format::Structured), detail_type_(options.detail_type),
-      source_(options.source_given ? *options.source_given : Template::parse(SOURCE, default_source)),
-      subject_(options.subject) {}
+    : RecordMaker(options, true), options_(options), service_(options.target.service),
+      source_(options.source_given ? *options.source_given : Template::parse(SOURCE, default_source)) {}
 
 void MessageMaker::add(const char *name, std::string_view value, Entry &entry) const {
   std::string &field = entry.fields.emplace_back();
@@ -170,8 +168,8 @@ void MessageMaker::make_message(const ob_event &event, const Record &record, Ent
   add(service_ == Service::Sqs ? "MessageBody" : "Message", body, entry);
   entry.size = body.size();
   add_attributes(attributes(record), entry);
-  if (subject_) {
-    const std::string subject = rendered(*subject_, SUBJECT, event, longest_subject);
+  if (options_.subject) {
+    const std::string subject = rendered(*options_.subject, SUBJECT, event, longest_subject);
     if (!is_subject(subject))
       throw BadInput(OB_BAD_VALUE, SUBJECT, "event has no text that SNS takes as a subject",
                      "A subject is ASCII without control characters, and begins with no blank.",
@@ -180,9 +178,10 @@ void MessageMaker::make_message(const ob_event &event, const Record &record, Ent
     entry.size += subject.size();
   }
   const std::string_view key = view(event.key), id(record.id_text, sizeof record.id_text);
-  if (fifo_ || (service_ == Service::Sqs && !key.empty())) /* the group makes standard queues fair queues */
+  if (options_.target.fifo ||
+      (service_ == Service::Sqs && !key.empty())) /* the group makes standard queues fair queues */
     add("MessageGroupId", key.empty() ? std::string(id) : group_of(key), entry);
-  if (fifo_)
+  if (options_.target.fifo)
     add("MessageDeduplicationId", DeliveryIdentity(event).text(), entry);
 }
 
@@ -191,7 +190,7 @@ void MessageMaker::make_message(const ob_event &event, const Record &record, Ent
 void MessageMaker::make_bus_event(const ob_event &event, const Record &record, bool with_payload,
                                   Entry &entry) const {
   const std::string source = rendered(source_, SOURCE, event, longest_source),
-                    detail_type = rendered(detail_type_, DETAIL_TYPE, event, longest_detail_type);
+                    detail_type = rendered(options_.detail_type, DETAIL_TYPE, event, longest_detail_type);
   check_no_control(SOURCE, source);
   check_no_control(DETAIL_TYPE, detail_type);
   if (source.starts_with("aws."))
@@ -211,7 +210,7 @@ void MessageMaker::make_bus_event(const ob_event &event, const Record &record, b
     entry.fields.push_back("\"Time\":" + std::to_string(event.created_at_us / 1'000'000));
     entry.size += bytes_of_time;
   }
-  add("EventBusName", bus_, entry);
+  add("EventBusName", options_.target.id, entry);
 }
 
 // ---- both ----
@@ -241,7 +240,7 @@ Entry MessageMaker::make(const ob_event &event) const {
 size_t MessageMaker::check(const ob_event &event) const {
   check_headers(event);
   format_->check(event);
-  if (event.payload_is_bytes && !structured_)
+  if (event.payload_is_bytes && options_.format != Format::Structured)
     throw BadInput(OB_BAD_VALUE, "payload_bytes", "AWS takes no raw bytes as a message", "A message is text.",
                    "Use format 'cloudevents-structured', which writes them as base64, or encode them yourself.");
   const bool reads = format_->reads_payload(event);

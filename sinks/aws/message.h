@@ -30,6 +30,7 @@ std::string group_of(std::string_view key);
 
 class MessageMaker : public RecordMaker {
 public:
+  /* The options must outlive it. */
   explicit MessageMaker(const AwsOptions &options);
 
   /* Throws BadInput if the event cannot be sent with these options. */
@@ -50,12 +51,9 @@ private:
   void add_attributes(const std::vector<Attribute> &attributes, Entry &entry) const;
   void add(const char *name, std::string_view value, Entry &entry) const;
 
+  const AwsOptions &options_;
   const Service service_;
-  const bool fifo_;
-  const std::string bus_; /* of EventBridge */
-  const bool structured_;
-  const Template detail_type_, source_;   /* of EventBridge */
-  const std::optional<Template> subject_; /* of SNS */
+  const Template source_; /* of EventBridge */
 };
 
 }  // namespace outbox::aws_sink

@@ -142,9 +142,7 @@ KafkaRecordOptions KafkaRecordOptions::parse(const Options &server) {
 }
 
 KafkaRecordMaker::KafkaRecordMaker(const KafkaRecordOptions &options)
-    : RecordMaker(options, true), topic_(options.topic), key_(options.key), partition_(options.partition),
-      partition_is_column_(options.partition_is_column), key_format_(options.key_format),
-      created_at_(options.created_at) {}
+    : RecordMaker(options, true), options_(options) {}
 
 /* ---- events ---- */
 
@@ -163,25 +161,25 @@ static int64_t sendable(int64_t created_at_us) {
 }
 
 void KafkaRecordMaker::make_key(const ob_event &event, Record &record) const {
-  if (!key_) {
+  if (!options_.key) {
     record.key = event.key;
-  } else if (const Field *field = key_->single()) {
+  } else if (const Field *field = options_.key->single()) {
     record.key = field_value(*field, event, record);
   } else {
     std::string &text = record.text();
-    record.key = key_->render(event, text) ? as_text(text) : ob_text{nullptr, 0};
+    record.key = options_.key->render(event, text) ? as_text(text) : ob_text{nullptr, 0};
   }
-  if (key_format_ == KeyFormat::Raw || !record.key.data)
+  if (options_.key_format == KeyFormat::Raw || !record.key.data)
     return;
 
   std::string &written = record.text();
-  if (key_format_ == KeyFormat::Base64) {
+  if (options_.key_format == KeyFormat::Base64) {
     if (!append_base64_decoded(view(record.key), written))
       throw BadInput(OB_BAD_VALUE, "key", "key of the event is not base64",
                      "Option \"key_format\" of the sink is \"base64\", and the key is \"" +
                          shortened(view(record.key)) + "\".",
                      "Give the event a partition_key in base64, or change the option.");
-  } else if (key_format_ == KeyFormat::Json) {
+  } else if (options_.key_format == KeyFormat::Json) {
     append_json_string(view(record.key), written);
   } else {
     written += R"({"schema":{"type":"string","optional":false},"payload":)";
@@ -193,10 +191,10 @@ void KafkaRecordMaker::make_key(const ob_event &event, Record &record) const {
 
 void KafkaRecordMaker::make_partition(const ob_event &event, Record &record) const {
   std::string &text = record.text();
-  if (!partition_->render(event, text)) {
-    if (partition_is_column_)
+  if (!options_.partition->render(event, text)) {
+    if (options_.partition_is_column)
       return;
-    throw_no_value(PARTITION, partition_->missing(event));
+    throw_no_value(PARTITION, options_.partition->missing(event));
   }
   if (!to_partition(text, record.partition))
     throw BadInput(OB_BAD_VALUE, PARTITION, "\"" + shown(shortened(text)) + "\" is not a partition", partition_rule,
@@ -204,12 +202,12 @@ void KafkaRecordMaker::make_partition(const ob_event &event, Record &record) con
 }
 
 void KafkaRecordMaker::make_topic(const ob_event &event, Record &record) const {
-  if (!topic_.render(event, record.topic))
-    throw_no_value(TOPIC, topic_.missing(event));
+  if (!options_.topic.render(event, record.topic))
+    throw_no_value(TOPIC, options_.topic.missing(event));
   if (!legal_topic(record.topic) || is_kafkas_own(record.topic))
     throw BadInput(OB_BAD_VALUE, TOPIC, "\"" + shown(record.topic) + "\" is not a legal topic name",
                    is_kafkas_own(record.topic) ? own_rule : topic_rule,
-                   "Change the event's " + topic_.variables() + ", or option \"topic\" of the sink.");
+                   "Change the event's " + options_.topic.variables() + ", or option \"topic\" of the sink.");
 }
 
 void KafkaRecordMaker::make(const ob_event &event, Record &record) const {
@@ -218,9 +216,9 @@ void KafkaRecordMaker::make(const ob_event &event, Record &record) const {
   make_topic(event, record);
   make_key(event, record);
   record.partition = -1;
-  if (partition_)
+  if (options_.partition)
     make_partition(event, record);
-  record.timestamp_ms = created_at_ ? sendable(event.created_at_us) : 0;
+  record.timestamp_ms = options_.created_at ? sendable(event.created_at_us) : 0;
   format_->write(event, record);
 }
 

@@ -46,21 +46,17 @@ public:
   size_t check(const ob_event &event) const;
 
   /* Whether records have the time of their events, and not that of sending. */
-  bool sends_created_at() const { return created_at_; }
+  bool sends_created_at() const { return options_.created_at; }
 
   /* The possible topic names, with "*" for what depends on the event. */
-  std::string topic_glob() const { return topic_.glob(); }
+  std::string topic_glob() const { return options_.topic.glob(); }
 
 private:
   void make_topic(const ob_event &event, Record &record) const;
   void make_key(const ob_event &event, Record &record) const;
   void make_partition(const ob_event &event, Record &record) const;
 
-  const Template topic_;
-  const std::optional<Template> key_, partition_;
-  const bool partition_is_column_;
-  const KeyFormat key_format_;
-  const bool created_at_;
+  const KafkaRecordOptions options_;
 };
 
 }  // namespace outbox

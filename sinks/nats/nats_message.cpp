@@ -79,8 +79,7 @@ void check_placements(const std::vector<Placement> &placements, bool cloud_event
 }
 
 MessageMaker::MessageMaker(const NatsOptions &options)
-    : RecordMaker(options, options.sends_empty_payload()), subject_(options.subject), stream_(options.stream),
-      cloud_events_(options.format == Format::CloudEvents) {}
+    : RecordMaker(options, options.sends_empty_payload()), options_(options) {}
 
 /* The record's headers. In the NATS binding of CloudEvents the header content-type says that a message is structured,
  * so the type of the data is an attribute like the others. */
@@ -89,7 +88,7 @@ void MessageMaker::add_headers(Content &content) const {
     std::string_view name = view(header.name);
     if (!header.value.data)
       continue;
-    if (cloud_events_ && (name.starts_with(record_prefix) || name == content_type)) {
+    if (is_cloud_event() && (name.starts_with(record_prefix) || name == content_type)) {
       std::string &attribute = content.record.text(), &value = content.record.text();
       (attribute = attribute_prefix) +=
           name == content_type ? std::string_view("datacontenttype") : name.substr(record_prefix.size());
@@ -97,7 +96,7 @@ void MessageMaker::add_headers(Content &content) const {
       append_header(attribute, value, content.headers);
       continue;
     }
-    if (std::string problem = name_problem(name, cloud_events_); !problem.empty())
+    if (std::string problem = name_problem(name, is_cloud_event()); !problem.empty())
       throw BadInput(OB_BAD_VALUE, "headers", "header " + shown(name) + " cannot be sent to NATS", problem,
                      "Give the header another name.");
     check_value(name, header);
@@ -108,16 +107,16 @@ void MessageMaker::add_headers(Content &content) const {
 void MessageMaker::make(const ob_event &event, Content &content) const {
   Record &record = content.record;
   record.begin();
-  if (!subject_.render(event, content.subject))
-    throw_no_value(SUBJECT, subject_.missing(event));
+  if (!options_.subject.render(event, content.subject))
+    throw_no_value(SUBJECT, options_.subject.missing(event));
   if (std::string problem = subject_problem(content.subject); !problem.empty())
     throw BadInput(OB_BAD_VALUE, SUBJECT, shown(content.subject) + " is no subject for an event", problem,
                    "Change option \"subject\" of the sink, or what the event has for it.");
   format_->write(event, record);
   content.headers = header_block_begin;
   append_header("Nats-Msg-Id", DeliveryIdentity(event).text(), content.headers);
-  if (!stream_.empty())
-    append_header("Nats-Expected-Stream", stream_, content.headers);
+  if (!options_.stream.empty())
+    append_header("Nats-Expected-Stream", options_.stream, content.headers);
   add_headers(content);
   content.headers += header_block_end;
   content.body = record.value;
@@ -138,7 +137,7 @@ size_t MessageMaker::check(const ob_event &event) const {
 }
 
 std::string MessageMaker::subject_filter() const {
-  std::string glob = subject_.glob();
+  std::string glob = options_.subject.glob();
   size_t variable = glob.find('*');
   if (variable == glob.npos)
     return glob;

@@ -27,6 +27,7 @@ void check_placements(const std::vector<Placement> &placements, bool cloud_event
 
 class MessageMaker : public RecordMaker {
 public:
+  /* The options must outlive it. */
   explicit MessageMaker(const NatsOptions &options);
 
   /* Throws BadInput if the event cannot be sent with these options. */
@@ -37,14 +38,14 @@ public:
   /* The subject, if it is the same for all events; else the part before the first token that varies, with > after it:
    * what a stream for them must overlap. */
   std::string subject_filter() const;
-  const std::string &stream() const { return stream_; } /* empty: any */
+  const std::string &stream() const { return options_.stream; } /* empty: any */
 
 private:
   void add_headers(Content &content) const;
+  /* In binary mode. */
+  bool is_cloud_event() const { return options_.format == Format::CloudEvents; }
 
-  const Template subject_;
-  const std::string stream_;
-  const bool cloud_events_; /* in binary mode */
+  const NatsOptions &options_;
 };
 
 /* Byte for byte what is sent. */

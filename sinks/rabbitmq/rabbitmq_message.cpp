@@ -51,8 +51,7 @@ amqp_field_value_t field_of(const ob_header &header) {
 }  // namespace
 
 MessageMaker::MessageMaker(const RabbitOptions &options)
-    : RecordMaker(options, options.sends_empty_payload()), exchange_(*options.exchange),
-      routing_key_(options.routing_key), cloud_events_(options.format == Format::CloudEvents) {}
+    : RecordMaker(options, options.sends_empty_payload()), options_(options) {}
 
 /* The record's content-type is a property of the message, the other headers go into its table. */
 void MessageMaker::add_headers(Content &content) const {
@@ -67,7 +66,7 @@ void MessageMaker::add_headers(Content &content) const {
                 view(header.value));
       continue;
     }
-    if (cloud_events_ && name.starts_with(record_prefix))
+    if (options_.format == Format::CloudEvents && name.starts_with(record_prefix))
       name = (content.record.text() = amqp_prefix) += name.substr(record_prefix.size());
     if (name.size() > longest_short_string)
       too_long("headers", "name of header \"" + shown(name) + "\"", name.size(), "Give the header a shorter name.");
@@ -85,10 +84,10 @@ void MessageMaker::add_headers(Content &content) const {
 void MessageMaker::make(const ob_event &event, Content &content) const {
   Record &record = content.record;
   record.begin();
-  if (!exchange_.render(event, content.exchange))
-    throw_no_value(EXCHANGE, exchange_.missing(event));
-  if (!routing_key_.render(event, content.routing_key))
-    throw_no_value(ROUTING_KEY, routing_key_.missing(event));
+  if (!options_.exchange->render(event, content.exchange))
+    throw_no_value(EXCHANGE, options_.exchange->missing(event));
+  if (!options_.routing_key.render(event, content.routing_key))
+    throw_no_value(ROUTING_KEY, options_.routing_key.missing(event));
   if (content.exchange.size() > longest_short_string)
     too_long("exchange", "exchange \"" + shown(content.exchange) + "\"", content.exchange.size(),
              "Change option \"exchange\" of the sink, or what the event has for it.");

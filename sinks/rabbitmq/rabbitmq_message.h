@@ -25,6 +25,7 @@ struct Content {
 
 class MessageMaker : public RecordMaker {
 public:
+  /* The options must outlive it. */
   explicit MessageMaker(const RabbitOptions &options);
 
   /* Throws BadInput if the event cannot be sent with these options. */
@@ -32,14 +33,13 @@ public:
   /* The check at enqueue time, when only the payload's length is known. Returns the least size of the body. */
   size_t check(const ob_event &event) const;
   /* "*" stands for what depends on the event. */
-  std::string exchange_glob() const { return exchange_.glob(); }
-  bool exchange_varies() const { return exchange_.has_variables(); }
+  std::string exchange_glob() const { return options_.exchange->glob(); }
+  bool exchange_varies() const { return options_.exchange->has_variables(); }
 
 private:
   void add_headers(Content &content) const;
 
-  const Template exchange_, routing_key_;
-  const bool cloud_events_; /* in binary mode */
+  const RabbitOptions &options_;
 };
 
 Preview preview_of(const Content &content);

@@ -13,8 +13,7 @@ namespace outbox::redis {
 static constexpr std::string_view header_prefix = "header.";
 
 EntryMaker::EntryMaker(const RedisOptions &options)
-    : RecordMaker(options, options.sends_empty_payload()), stream_(options.stream),
-      maxlen_(options.maxlen ? std::to_string(*options.maxlen) : "") {}
+    : RecordMaker(options, options.sends_empty_payload()), options_(options) {}
 
 /* The format's header `id` would repeat the field of this name. */
 void EntryMaker::add_headers(Entry &entry) const {
@@ -31,8 +30,8 @@ void EntryMaker::add_headers(Entry &entry) const {
 void EntryMaker::make(const ob_event &event, Entry &entry) const {
   Record &record = entry.record;
   record.begin();
-  if (!stream_.render(event, entry.stream))
-    throw_no_value(STREAM, stream_.missing(event));
+  if (!options_.stream.render(event, entry.stream))
+    throw_no_value(STREAM, options_.stream.missing(event));
   if (entry.stream.empty())
     throw BadInput(OB_BAD_VALUE, STREAM, "event has no stream", "Option \"stream\" of the sink gives an empty name.",
                    "Change that option, or what the event has for it.");
@@ -60,8 +59,9 @@ void EntryMaker::make(const ob_event &event, Entry &entry) const {
 }
 
 Command EntryMaker::command(const Entry &entry) const {
-  std::vector<std::string_view> words{"XADD", entry.stream, "MAXLEN", "~", maxlen_};
-  if (maxlen_.empty())
+  const std::string maxlen = options_.maxlen ? std::to_string(*options_.maxlen) : "";
+  std::vector<std::string_view> words{"XADD", entry.stream, "MAXLEN", "~", maxlen};
+  if (maxlen.empty()) /* streams are not trimmed */
     words.resize(2);
   words.reserve(words.size() + 1 + 2 * entry.fields.size());
   words.push_back("*");

@@ -25,6 +25,7 @@ struct Entry {
 
 class EntryMaker : public RecordMaker {
 public:
+  /* The options must outlive it. */
   explicit EntryMaker(const RedisOptions &options);
 
   /* Throws BadInput if the event cannot be sent with these options. */
@@ -33,14 +34,13 @@ public:
   /* The check at enqueue time, when only the payload's length is known. Returns the least size of the payload. */
   size_t check(const ob_event &event) const;
   /* "*" stands for what depends on the event. */
-  std::string stream_glob() const { return stream_.glob(); }
-  bool stream_varies() const { return stream_.has_variables(); }
+  std::string stream_glob() const { return options_.stream.glob(); }
+  bool stream_varies() const { return options_.stream.has_variables(); }
 
 private:
   void add_headers(Entry &entry) const;
 
-  const Template stream_;
-  const std::string maxlen_; /* empty: streams are not trimmed */
+  const RedisOptions &options_;
 };
 
 Preview preview_of(const Entry &entry);
