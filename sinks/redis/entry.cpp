@@ -13,7 +13,8 @@ namespace outbox::redis {
 static constexpr std::string_view header_prefix = "header.";
 
 EntryMaker::EntryMaker(const RedisOptions &options)
-    : RecordMaker(options, options.sends_empty_payload()), options_(options) {}
+    : RecordMaker(options, options.sends_empty_payload()), options_(options),
+      maxlen_(options.maxlen ? std::to_string(*options.maxlen) : "") {}
 
 /* The format's header `id` would repeat the field of this name. */
 void EntryMaker::add_headers(Entry &entry) const {
@@ -59,9 +60,8 @@ void EntryMaker::make(const ob_event &event, Entry &entry) const {
 }
 
 Command EntryMaker::command(const Entry &entry) const {
-  const std::string maxlen = options_.maxlen ? std::to_string(*options_.maxlen) : "";
-  std::vector<std::string_view> words{"XADD", entry.stream, "MAXLEN", "~", maxlen};
-  if (maxlen.empty()) /* streams are not trimmed */
+  std::vector<std::string_view> words{"XADD", entry.stream, "MAXLEN", "~", maxlen_};
+  if (maxlen_.empty())
     words.resize(2);
   words.reserve(words.size() + 1 + 2 * entry.fields.size());
   words.push_back("*");

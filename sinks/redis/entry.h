@@ -41,6 +41,7 @@ private:
   void add_headers(Entry &entry) const;
 
   const RedisOptions &options_;
+  const std::string maxlen_; /* as it is sent; empty: streams are not trimmed */
 };
 
 Preview preview_of(const Entry &entry);
