@@ -108,7 +108,7 @@ RowDecision classify_row(Dispatch &decisions, const Row &row, RoundSink &sink, R
     return skip("it is in flight");
   }
   /* Two scans of a round can come across a row, such as the early retry and a rescan. */
-  if (scan == RowScan::RESCAN && decisions.marks.has(row.position))
+  if (scan == RowScan::RESCAN && decisions.marks.has(row.position, sink.id(), row.key_hash))
     return skip("this round has marked it");
   if (row.available_at > decisions.round.now.wall)
     return handle_not_due(decisions, row, sink);

@@ -12,9 +12,10 @@ void Marks::add(const Mark &mark) noexcept {
   marks_.push_back(mark);
 }
 
-bool Marks::has(int64_t position) const noexcept {
-  return std::any_of(marks_.begin(), marks_.end(),
-                     [position](const Mark &mark) { return mark.position == position; });
+bool Marks::has(int64_t position, SinkId sink, uint64_t key_hash) const noexcept {
+  return std::any_of(marks_.begin(), marks_.end(), [=](const Mark &mark) {
+    return mark.position == position && mark.sink == sink && mark.key_hash == key_hash;
+  });
 }
 
 std::span<Mark> Marks::take_up_returned() noexcept {

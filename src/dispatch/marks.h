@@ -28,7 +28,8 @@ public:
 
   void add(const Mark &mark) noexcept;
   std::span<const Mark> all() const noexcept { return marks_; }
-  bool has(int64_t position) const noexcept;
+  /* A returned event's mark is of the sink and key that it had: a user may have changed its row since. */
+  bool has(int64_t position, SinkId sink, uint64_t key_hash) const noexcept;
 
   /* Events that were returned unsent and whose key has been blocked since. The next round marks them, so that the
    * cursor need not go back over everything that was claimed after them. A round that is rolled back forgets them:

@@ -252,6 +252,18 @@ TEST_F(DispatchClassifyRow, WhenALaterEventBlocksADrainingKeyNoRowGoesBeforeThos
   EXPECT_EQ(key()->state, KeyState::BLOCKED);
 }
 
+/* A user can change the row of a returned event before the round that marks it. That mark is not written then. */
+TEST_F(DispatchClassifyRow, AMarkOfItsFormerSinkOrKeyIsNotTheMarkOfARow) {
+  block(10);
+  cursor.passed(40);
+  decisions->marks.add({20, {11, 12, 13, 14}, 9, SINK + 1, KEY});
+  decisions->marks.add({21, {11, 12, 13, 14}, 9, SINK, KEY + 1});
+  for (int64_t position : {20, 21}) {
+    EXPECT_EQ(classify(row(position), RowScan::RESCAN), RowVerdict::BLOCK);
+    EXPECT_EQ(classify(row(position), RowScan::RESCAN), RowVerdict::SKIP) << "this round has marked it";
+  }
+}
+
 TEST_F(DispatchClassifyRow, ALaterBlockerWhoseTimeHasComeGoesAfterThoseThatHaveYetToDrain) {
   with_room().blocked_keys.drain(SINK, KEY, 7);
   decisions->blocked_keys.drained_to(SINK, KEY, 10);
