@@ -15,3 +15,12 @@ def test_two_installations_at_once(tmp_path):
         assert each.returncode == 0, printed
         assert max(map(len, printed.splitlines())) < 1000, printed
     assert {"outbox.so", "outbox_kafka.so", "outbox_webhook_messages.so", "kind.mk"} < {path.name for path in tmp_path.rglob("*")}
+
+
+def test_the_help_of_the_benchmarks_builds_and_installs_nothing(tmp_path):
+    for program in ("apt-get", "make", "g++"):
+        (tmp_path / program).write_text(f"#!/bin/sh\necho {program} was called\nexit 1\n")
+        (tmp_path / program).chmod(0o755)
+    shown = subprocess.run([ROOT / "bench/run", "--help"], env=os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"},
+                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert shown.returncode == 0 and shown.stdout.startswith("usage: bench/run"), shown.stdout

@@ -4,6 +4,7 @@ import json
 import re
 from collections import defaultdict
 
+import pytest
 from outbox_rig import wait_until
 
 from streams import Stream
@@ -87,12 +88,15 @@ def test_an_event_that_another_publisher_has_sent_is_named(pg, db, server, name)
     assert db.value("SELECT status FROM outbox.doctor() WHERE \"check\" = 'sink nats'") == "ok"
 
 
-def test_an_event_that_is_sent_again_is_no_foreign_duplicate(db, server, name):
+@pytest.mark.parametrize("renamed", [False, True], ids=["same name", "renamed"])
+def test_an_event_that_is_sent_again_is_no_foreign_duplicate(db, server, name, renamed):
     stream = Stream(server, name)
     db.nats_sink("nats", server, subject=f"{name}.${{event_type}}", retention="1d")
     id = db.value("SELECT outbox.enqueue('Order', '7', 'made', '{}', available_at => now() + interval '1 hour')")
     identity = db.value("SELECT id || '-' || lpad(to_hex(position), 16, '0') FROM outbox.events WHERE id = %s", id)
     server.run(lambda js: js.publish(f"{name}.made", b"sent before the connection was lost", headers={"Nats-Msg-Id": identity}))
+    if renamed:
+        db.sql("ALTER SERVER nats RENAME TO messages")
     db.sql("UPDATE outbox.events SET available_at = now(), attempts = 1 WHERE id = %s AND status = 'PENDING'", id)
     wait_until(lambda: db.pending() == 0, 20, sinks(db))
     assert stream.count() == 1 and "duplicate" in db.value("SELECT acknowledgement FROM outbox.events WHERE id = %s", id)
