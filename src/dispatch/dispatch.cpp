@@ -29,7 +29,7 @@ void Dispatch::give_places(int max_events, int64_t max_bytes) noexcept {
 }
 
 void Dispatch::raise_watermarks() noexcept {
-  const int64_t lowest = sinks.any_fresh_shard() ? 0 : locked_rows.first();
+  const int64_t lowest = sinks.any_fresh_shard() || !sinks.failing_known() ? 0 : locked_rows.first();
   const auto lower = [this](SinkId id, int64_t position) {
     if (const RoundSink *sink = sinks.find(id))
       sink->cursor->lower_watermark(position);

@@ -13,6 +13,7 @@ void SinkCursor::begin_round() noexcept {
   unrouted_at_ = 0; /* a read of this round finds the event again, unless it was routed */
   due.begin_round();
   early_retry.begin_round();
+  failing.begin_round();
   late.begin_round();
 }
 
@@ -24,6 +25,7 @@ void SinkCursor::roll_back_round() noexcept {
   at_start_ = was_at_start_;
   due.roll_back_round();
   early_retry.roll_back_round();
+  failing.roll_back_round();
   late.roll_back_round();
 }
 

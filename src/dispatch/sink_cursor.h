@@ -10,6 +10,7 @@
 
 #include "dispatch/due_cursor.h"
 #include "dispatch/early_retry.h"
+#include "dispatch/failing_read.h"
 #include "dispatch/late_transactions.h"
 #include "dispatch/types.h"
 
@@ -19,6 +20,7 @@ class SinkCursor {
 public:
   DueCursor due;
   EarlyRetry early_retry;
+  FailingRead failing;
   LateTransactions late;
 
   void begin_round() noexcept;

@@ -99,7 +99,9 @@ static bool is_read(const Version &row, const Read &read) {
   case RowsOf::WAITING:
     return has_time(row) && row.sink == read.sink->id();
   case RowsOf::FAILING:
-    return has_time(row) && row.tried_at != WALL_TIME_NEVER;
+    return has_time(row) && row.tried_at != WALL_TIME_NEVER && row.sink == read.sink->id() && row.key_hash != 0;
+  case RowsOf::FAILING_OF_KEY:
+    return has_time(row) && row.tried_at != WALL_TIME_NEVER && is_of_key(row, read);
   case RowsOf::GROUPS:
     return !row.failed && row.blocked_by != 0;
   case RowsOf::FIRST_OF_SINK:
@@ -168,6 +170,14 @@ static void keep_rows_after(std::vector<Found> &rows, WallTime time, int64_t pos
   std::sort(rows.begin(), rows.end(), [&](const Found &a, const Found &b) { return place_of(a) < place_of(b); });
 }
 
+static void keep_rows_after_hash(std::vector<Found> &rows, int64_t hash, int64_t position) {
+  const auto place_of = [](const Found &row) {
+    return std::pair(static_cast<int64_t>(row.version->key_hash), row.position);
+  };
+  std::erase_if(rows, [&](const Found &row) { return place_of(row) <= std::pair(hash, position); });
+  std::sort(rows.begin(), rows.end(), [&](const Found &a, const Found &b) { return place_of(a) < place_of(b); });
+}
+
 /* DISTINCT ON (blocked_by) */
 static void keep_first_of_groups(std::vector<Found> &rows) {
   std::set<int64_t> groups;
@@ -177,10 +187,11 @@ static void keep_first_of_groups(std::vector<Found> &rows) {
 std::vector<Found> Worker::find(const Read &read) {
   const Snapshot snapshot = snapshot_ ? *snapshot_ : latest();
   const bool by_time = read.rows == RowsOf::DUE || read.rows == RowsOf::WAITING;
+  const bool by_hash = read.rows == RowsOf::FAILING;
   const size_t limit = read.limit > 0 ? read.limit : SIZE_MAX;
   std::vector<Found> rows;
   for (int64_t position : candidates(read)) {
-    if (!by_time && rows.size() == limit)
+    if (!by_time && !by_hash && rows.size() == limit)
       break;
     const Found row = table_.find(position, snapshot);
     if (row.version && is_read(*row.version, read))
@@ -188,6 +199,8 @@ std::vector<Found> Worker::find(const Read &read) {
   }
   if (by_time)
     keep_rows_after(rows, read.after_time, read.after);
+  if (by_hash)
+    keep_rows_after_hash(rows, read.after_hash, read.after);
   if (read.rows == RowsOf::GROUPS)
     keep_first_of_groups(rows);
   rows.resize(std::min(rows.size(), limit));

@@ -2,8 +2,8 @@
  * claim_keys.cpp: the worker learns from the table which keys are blocked: in shards that it has taken over, and by
  * dead letters. In a sink with on_dead_letter 'block' each dead letter blocks its key until a user redrives, moves or
  * deletes it. In every ordered sink the delivery of a later event of such a key is recorded (out_of_order.h), so that
- * a redrive knows whether it comes too late. Nothing is delivered before the failing events and the marks of blocked
- * keys are read; the dead letters are read beside deliveries (dead_letter_read.h).
+ * a redrive knows whether it comes too late. Nothing is delivered before the marks of blocked keys are read; failing
+ * rows and dead letters are read beside deliveries (failing_read.h, dead_letter_read.h).
  */
 #include "dispatch/round/claim_round.h"
 
@@ -17,25 +17,7 @@ bool ClaimRound::is_fresh(const ReadRow &row) const {
          row.sink->shards.is_fresh(shard_of(row.facts.key_hash, row.facts.position));
 }
 
-/* Failing events of fresh shards block their keys, and so do those of a sink that starts from the beginning: its main
- * scan may skip them. Of these, keys were not known while the sink was unordered, and users may have changed rows
- * while it was paused. A second one of its key is read again by itself, and marked: it would not block the key when
- * the first one is sent. */
-void ClaimRound::block_failing() {
-  port_.read({.rows = RowsOf::FAILING}, [this](const ReadRow &row) {
-    const bool is_skipped = is_ours(row) && row.sink->rules.ordered && row.sink->cursor->is_at_start() &&
-                            d_.in_flight.find(row.facts.position) == nullptr;
-    if (!is_fresh(row) && !is_skipped)
-      return true;
-    d_.block_key(row.sink->id(), row.facts.key_hash, row.facts.position);
-    if (d_.blocked_keys.find_before(row.sink->id(), row.facts.key_hash, row.facts.position))
-      d_.locked_rows.add(row.facts.position, row.sink->id(), row.facts.key_hash);
-    return true;
-  });
-}
-
 void ClaimRound::read_fresh_shards() {
-  block_failing();
   port_.read({.rows = RowsOf::GROUPS}, [&](const ReadRow &row) {
     if (is_fresh(row))
       d_.blocked_keys.drain(row.sink->id(), row.facts.key_hash, row.facts.blocked_by, row.facts.position);
@@ -43,8 +25,80 @@ void ClaimRound::read_fresh_shards() {
   });
   d_.rescan_cursor.restart();
   OUTBOX_ROUND_POINT(port_, "shard.before_read");
-  for (RoundSink *sink : d_.sinks.all())
+  for (RoundSink *sink : d_.sinks.all()) {
+    if (sink->shards.any_fresh())
+      sink->cursor->failing.restart();
     sink->shards.fresh_read();
+  }
+}
+
+/* ---- failing rows --------------------------------------------------------------------------------------------- */
+
+/* A second one of its key is read again by itself, and marked: it would not block the key when the first one is sent.
+ * One that has ended has already blocked its key, or let it go on; so has one whose key or sink a user has changed in
+ * flight. */
+bool ClaimRound::block_by_failing(const ReadRow &row) {
+  if (!is_ours(row) || !row.sink->rules.ordered)
+    return true;
+  const SinkId sink = row.sink->id();
+  const InFlightEvent *event = d_.in_flight.find(row.facts.position);
+  if (event && (has_ended(event) || event->key_hash != row.facts.key_hash || event->sink != &row.sink->events))
+    return true;
+  d_.block_key(sink, row.facts.key_hash, row.facts.position);
+  if (event == nullptr && d_.blocked_keys.find_before(sink, row.facts.key_hash, row.facts.position))
+    d_.locked_rows.add(row.facts.position, sink, row.facts.key_hash);
+  return true;
+}
+
+/* Of all failing rows that are not yet known the next slice. True: there are more. */
+bool ClaimRound::read_failing() {
+  int left = limits_.failing;
+
+  for (RoundSink *sink : d_.sinks.all()) {
+    FailingRead &read = sink->cursor->failing;
+    if (!read.all_known() && !sink->rules.ordered)
+      read.end();
+    if (read.all_known() || left <= 0)
+      continue;
+    int n = 0;
+    port_.read({.rows = RowsOf::FAILING,
+                .sink = sink,
+                .after = read.after_position(),
+                .after_hash = read.after_hash(),
+                .limit = left},
+               [&](const ReadRow &row) {
+                 n++;
+                 read.read_to(row.facts.key_hash, row.facts.position);
+                 return block_by_failing(row);
+               });
+    if (n < left)
+      read.end();
+    left -= n;
+  }
+  return left <= 0;
+}
+
+void ClaimRound::learn_key(RoundSink &sink, uint64_t key_hash) {
+  if (sink.rules.ordered && key_hash != 0 && !sink.cursor->failing.knows(key_hash))
+    port_.read({.rows = RowsOf::FAILING_OF_KEY, .sink = &sink, .key_hash = key_hash},
+               [this](const ReadRow &row) { return block_by_failing(row); });
+}
+
+/* While failing rows are unknown: blocks the keys of claimed events that have an earlier one. Their events are then
+ * dropped (prune()). */
+void ClaimRound::hold_behind_failing() {
+  for (RoundSink *sink : d_.sinks.all())
+    for (int i = 0; !sink->cursor->failing.all_known() && i < sink->n_batch; i++) {
+      const InFlightEvent *event = sink->batch_events[i];
+      learn_key(*sink, event->key_hash);
+      if (d_.blocked_keys.find_before(sink->id(), event->key_hash, event->position))
+        d_.round.reordered = true;
+    }
+}
+
+/* The key of each event that the sink claims is looked up. */
+bool ClaimRound::looks_up(const RoundSink &sink) const {
+  return !sink.cursor->failing.all_known() || (sink.rules.dead_letters_block && !d_.dead_letter_read.all_known());
 }
 
 /* ---- dead letters --------------------------------------------------------------------------------------------- */

@@ -21,16 +21,18 @@ namespace dispatch {
 
 /* The rows that a read finds, and their order. All but the last three read pending rows. */
 enum class RowsOf : uint8_t {
-  MAIN,           /* above `after`, by position */
-  LATE,           /* of the transaction `xid`, above `after` and up to `upto`, by position */
-  MARKED,         /* with the mark `group`, above `after`, by position */
-  DUE,            /* unmarked rows of `sink` that have a time, after (`after_time`, `after`), by time and position */
-  WAITING,        /* the same, with the error of the last try */
-  POSITIONS,      /* at `positions`, by position */
-  FAILING,        /* unmarked rows whose last delivery has failed */
-  GROUPS,         /* of each mark the first row */
-  FIRST_OF_SINK,  /* the first row of `sink` without a time */
-  FIRST_UNROUTED, /* the first row that is not routed */
+  MAIN,      /* above `after`, by position */
+  LATE,      /* of the transaction `xid`, above `after` and up to `upto`, by position */
+  MARKED,    /* with the mark `group`, above `after`, by position */
+  DUE,       /* unmarked rows of `sink` that have a time, after (`after_time`, `after`), by time and position */
+  WAITING,   /* the same, with the error of the last try */
+  POSITIONS, /* at `positions`, by position */
+  FAILING,   /* unmarked rows of `sink` whose last delivery has failed, after (`after_hash`, `after`), by the hash
+                of their key as a signed number, and position. None without a key. */
+  FAILING_OF_KEY,         /* those of `sink` and `key_hash`, by position */
+  GROUPS,                 /* of each mark the first row */
+  FIRST_OF_SINK,          /* the first row of `sink` without a time */
+  FIRST_UNROUTED,         /* the first row that is not routed */
   FIRST_MARKED_WITH_TIME, /* the first row that has a mark and a time */
   LAST,                   /* the last row */
   REDRIVEN,               /* redriven rows */
@@ -46,7 +48,7 @@ struct Read {
   uint64_t xid = 0, key_hash = 0;
   int64_t group = 0;
   WallTime after_time = WALL_TIME_BEGIN;
-  int64_t after = 0, upto = 0;
+  int64_t after = 0, upto = 0, after_hash = 0;
   int limit = 0;
   std::span<const int64_t> positions = {};
 };

@@ -49,7 +49,7 @@ bool ClaimRound::has_news() {
       return true;
   }
   if (d_.sinks.all().empty() || !d_.marks.returned().empty() || d_.sinks.any_fresh_shard() || d_.blocked_keys.any() ||
-      !d_.dead_letter_read.all_known())
+      !d_.dead_letter_read.all_known() || !d_.sinks.failing_known())
     return true;
   const TransactionSnapshot transactions = port_.transactions();
   d_.late_commits.find_ended(transactions);
@@ -75,16 +75,15 @@ bool ClaimRound::run(Now now, bool *rescan_wanted) {
   /* One snapshot for all reads of the round: the late scan and the main scan must meet without a gap. */
   port_.take_snapshot();
   port_.check_sinks();
-  const bool any_fresh = d_.sinks.any_fresh_shard();
-  if (any_fresh)
+  if (d_.sinks.any_fresh_shard())
     read_fresh_shards();
+  more |= read_failing();
   more |= read_dead_letters();
-  if (!d_.dead_letter_read.all_known())
-    for (RoundSink *sink : d_.sinks.all())
-      if (sink->rules.dead_letters_block)
-        sink->cursor->claim_at_most(limits_.looked_up);
   find_late_commits();
-  skip_to_first_rows(any_fresh);
+  skip_to_first_rows();
+  for (RoundSink *sink : d_.sinks.all())
+    if (looks_up(*sink))
+      sink->cursor->claim_at_most(limits_.looked_up);
   OUTBOX_ROUND_POINT(port_, "claim.skipped");
   for (RoundSink *sink : d_.sinks.all()) {
     if (sink->cursor->free_places() <= 0)
@@ -108,6 +107,10 @@ bool ClaimRound::run(Now now, bool *rescan_wanted) {
     more |= sink->cursor->free_places() > 0 && sink->cursor->advanced() && d_.blocked_keys.any_draining(sink->id());
   more |= d_.round.free_bytes <= 0 && port_.free_events() > 0; /* the round is full, and the sinks are not */
   OUTBOX_ROUND_POINT(port_, "claim.before_lock");
+  if (!d_.sinks.failing_known()) {
+    hold_behind_failing();
+    more = true;
+  }
   if (!d_.dead_letter_read.all_known())
     hold_behind_dead_letters();
   if (d_.round.n_claimed > 0 || !d_.marks.all().empty())

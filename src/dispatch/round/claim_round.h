@@ -19,7 +19,8 @@ struct RoundLimits {
   size_t draining_keys = RoundMemory::DRAINING_KEYS; /* that are read for each sink; not more than that */
   size_t queue_entries = RoundMemory::QUEUE_ENTRIES; /* that are read of the rescan queue; not more than that */
   int dead_letters = 2000;                           /* that are read */
-  int looked_up = 200; /* events that a sink whose dead letters block may claim while some are unknown */
+  int looked_up = 200; /* events that a sink may claim while dead letters or failing rows that block are unknown */
+  int failing = 2000;  /* rows that are read, of all sinks */
   int64_t skipped_min = int64_t{10'000} * 10'001; /* positions that are worth the reads that skip them: 10,000 rows */
 };
 
@@ -67,7 +68,7 @@ private:
   void drain(RoundSink &sink, uint64_t key_hash);
   bool scan_due(RoundSink &sink);
   bool scan_early_retry(RoundSink &sink);
-  void skip_to_first_rows(bool failing_block);
+  void skip_to_first_rows();
   bool scan_main();
 
   /* claim_rescan.cpp */
@@ -78,7 +79,11 @@ private:
 
   /* claim_keys.cpp */
   bool is_fresh(const ReadRow &row) const;
-  void block_failing();
+  bool block_by_failing(const ReadRow &row);
+  bool read_failing();
+  void learn_key(RoundSink &sink, uint64_t key_hash);
+  void hold_behind_failing();
+  bool looks_up(const RoundSink &sink) const;
   void read_fresh_shards();
   DeadLetter note_dead_letter(const ReadRow &row);
   void block_by_redriven(const ReadRow &row);

@@ -61,7 +61,10 @@ void ClaimRound::drain(RoundSink &sink, uint64_t key_hash) {
 
   if (block_by_unrecorded(d_, id))
     return;
+  learn_key(sink, key_hash);
   const BlockedKey *key = d_.blocked_keys.find(sink.id(), key_hash);
+  if (key == nullptr || key->state == KeyState::BLOCKED)
+    return;
   const int64_t group = key->group, drained = key->drained;
   const DrainStops stops = sink.rules.dead_letters_block ? dead_letter_stops(sink, key_hash) : DrainStops();
   const int limit = std::min(sink.cursor->free_places() + 1, READ_MAX);
@@ -151,9 +154,10 @@ bool ClaimRound::scan_early_retry(RoundSink &sink) {
  * million rows of a paused sink take 0.4 s to read. Rows with a time are found by the due scan, which starts anew as
  * well and has not begun; those of them that have a mark only by the main scan, if their group has rows of another
  * key. A row that commits later in the gap is a late commit. All such sinks start together, so that one read serves
- * them. `failing_block`: this round has called block_failing().
+ * them. Failing rows in the gap are read in slices, also where shards are not fresh: of the sink's keys, those were
+ * not known while it was unordered, and users may have changed rows while it was paused.
  */
-void ClaimRound::skip_to_first_rows(bool failing_block) {
+void ClaimRound::skip_to_first_rows() {
   int64_t first = POSITION_NONE, start = POSITION_NONE;
   bool any = false;
   const auto start_before = [&start](const ReadRow &row) {
@@ -180,14 +184,14 @@ void ClaimRound::skip_to_first_rows(bool failing_block) {
   });
   if (start == POSITION_NONE || start - limits_.skipped_min < first)
     start = 0; /* there is nothing to gain */
-  else {
+  else
     port_.read({.rows = RowsOf::FIRST_MARKED_WITH_TIME, .limit = 1}, start_before);
-    if (!failing_block)
-      block_failing();
-  }
   for (RoundSink *sink : d_.sinks.all())
-    if (sink->cursor->is_at_start() && sink->cursor->may_read())
+    if (sink->cursor->is_at_start() && sink->cursor->may_read()) {
       sink->cursor->start_after(start);
+      if (start > 0)
+        sink->cursor->failing.restart();
+    }
 }
 
 /* ---- all sinks ------------------------------------------------------------------------------------------------ */

@@ -19,6 +19,9 @@ using dispatch::RowsOf;
 #define FAILED_ROWS "SELECT " EVENT_ROW_COLUMNS " FROM outbox.events_failed"
 #define OF_KEY "sink = $1 AND pg_catalog.hashtextextended(partition_key, 0) = $2"
 #define IS_REDRIVEN "(last_attempt_at IS NOT NULL OR redrive_late IS NOT NULL) AND redrive_late IS NOT NULL"
+#define IS_FAILING                                                                                                   \
+  "(last_attempt_at IS NOT NULL OR redrive_late IS NOT NULL) AND last_attempt_at IS NOT NULL "                       \
+  "AND available_at IS NOT NULL AND blocked_by IS NULL AND "
 #define WITH_TIME                                                                                                    \
   "sink = $1 AND available_at IS NOT NULL AND blocked_by IS NULL AND (available_at, position) > ($2, $3) "           \
   "ORDER BY available_at, position LIMIT $4"
@@ -41,8 +44,11 @@ static Statement read_waiting = make_statement<TEXTOID, TIMESTAMPTZOID, INT8OID,
     "SELECT " EVENT_ROW_COLUMNS
     ", pg_catalog.substr(last_error, 1, 288) FROM outbox.events_pending WHERE " WITH_TIME);
 static Statement read_positions = make_statement<INT8ARRAYOID>(PENDING_ROWS "position = ANY ($1) ORDER BY position");
-static Statement read_failing =
-    make_statement<>(PENDING_ROWS "available_at IS NOT NULL AND blocked_by IS NULL AND last_attempt_at IS NOT NULL");
+static Statement read_failing = make_statement<TEXTOID, INT8OID, INT8OID, INT8OID>(
+    PENDING_ROWS IS_FAILING "sink = $1 AND (pg_catalog.hashtextextended(partition_key, 0), position) > ($2, $3) "
+                            "ORDER BY pg_catalog.hashtextextended(partition_key, 0), position LIMIT $4");
+static Statement read_failing_of_key =
+    make_statement<TEXTOID, INT8OID>(PENDING_ROWS IS_FAILING OF_KEY " ORDER BY position");
 static Statement read_groups =
     make_statement<>("SELECT DISTINCT ON (blocked_by) " EVENT_ROW_COLUMNS
                      " FROM outbox.events_pending WHERE blocked_by IS NOT NULL ORDER BY blocked_by, position");
@@ -95,9 +101,13 @@ static Statement *statement_of(const dispatch::Read &read, int64 origin, Datum *
     return read.rows == RowsOf::POSITIONS ? &read_positions : &read_dead_positions;
   case RowsOf::REDRIVEN_OF_KEY:
   case RowsOf::DEAD_OF_KEY:
+  case RowsOf::FAILING_OF_KEY:
     set({name_of(read.sink), Int64GetDatum((int64)read.key_hash)});
-    return read.rows == RowsOf::DEAD_OF_KEY ? &read_dead_of_key : &read_redriven_of_key;
+    return read.rows == RowsOf::DEAD_OF_KEY      ? &read_dead_of_key
+           : read.rows == RowsOf::FAILING_OF_KEY ? &read_failing_of_key
+                                                 : &read_redriven_of_key;
   case RowsOf::FAILING:
+    set({name_of(read.sink), Int64GetDatum(read.after_hash), after, limit});
     return &read_failing;
   case RowsOf::GROUPS:
     return &read_groups;
