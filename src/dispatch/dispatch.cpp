@@ -29,7 +29,7 @@ void Dispatch::give_places(int max_events, int64_t max_bytes) noexcept {
 }
 
 void Dispatch::raise_watermarks() noexcept {
-  const int64_t lowest = sinks.any_fresh_shard() || !sinks.failing_known() ? 0 : locked_rows.first();
+  const int64_t lowest = sinks.any_fresh_shard() || !sinks.troubled_known() ? 0 : locked_rows.first();
   const auto lower = [this](SinkId id, int64_t position) {
     if (const RoundSink *sink = sinks.find(id))
       sink->cursor->lower_watermark(position);
@@ -188,14 +188,14 @@ void Dispatch::dead_letter(SinkId sink, uint64_t key_hash, int64_t position, boo
 
 /* Other keys may drain meanwhile. There the row waits like a locked one, as it is the blocker of no marked row before
  * it: the key drains up to it. */
-void Dispatch::redriven_row(SinkId sink, uint64_t key_hash, int64_t position, int64_t blocked_by) noexcept {
-  if (blocked_by != 0 || in_flight.find(position) != nullptr)
+void Dispatch::redriven_row(SinkId sink, uint64_t key_hash, int64_t position) noexcept {
+  if (in_flight.find(position) != nullptr)
     return;
   const BlockedKey *key = blocked_keys.find(sink, key_hash);
-  if (key && key->state == KeyState::DRAINING)
-    locked_rows.add(position, sink, key_hash);
-  else
+  if (key == nullptr || key->state != KeyState::DRAINING)
     block_key(sink, key_hash, position);
+  else if (!locked_rows.has(position))
+    locked_rows.add(position, sink, key_hash);
 }
 
 int64_t Dispatch::group_behind_blocker(const InFlightEvent *event) const noexcept {

@@ -113,9 +113,9 @@ struct Dispatch {
   /* An event becomes a dead letter, which blocks its key where its sink says so; else the key goes on. */
   void dead_letter(SinkId sink, uint64_t key_hash, int64_t position, bool blocks) noexcept;
 
-  /* A redriven row stands in the table, as the worker reads it when it begins, or gains shards or a sink. It blocks
-   * its key, whichever scan reads first; unless it is marked, and drains with its key. */
-  void redriven_row(SinkId sink, uint64_t key_hash, int64_t position, int64_t blocked_by) noexcept;
+  /* An unmarked redriven row stands in the table, as the worker reads it when it begins, or gains shards or a sink.
+   * It blocks its key, whichever scan reads first. */
+  void redriven_row(SinkId sink, uint64_t key_hash, int64_t position) noexcept;
 
   /* The group with which a failed event is marked, because an earlier one blocks its key; 0 = it is not. */
   int64_t group_behind_blocker(const InFlightEvent *event) const noexcept;

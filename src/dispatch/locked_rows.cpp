@@ -43,6 +43,10 @@ void LockedRows::add(int64_t position, SinkId sink, uint64_t key_hash) noexcept 
   rows_.push_back({position, key_hash, sink, false, next_step(pause_ends)});
 }
 
+bool LockedRows::has(int64_t position) const noexcept {
+  return std::ranges::any_of(rows_, [=](const LockedRow &row) { return row.position == position; });
+}
+
 void LockedRows::take_due() noexcept {
   const auto due = [this](const LockedRow &row) { return is_due(row); };
 

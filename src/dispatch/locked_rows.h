@@ -30,6 +30,7 @@ public:
   void roll_back_round() noexcept;
 
   void add(int64_t position, SinkId sink, uint64_t key_hash) noexcept;
+  bool has(int64_t position) const noexcept;
 
   /* Moves the due rows from the list to the round: look_count() of them, to be looked at now. */
   void take_due() noexcept;

@@ -46,9 +46,9 @@ bool RoundSinks::any_fresh_shard() const noexcept {
   return std::any_of(sinks_.begin(), sinks_.end(), [](const RoundSink *sink) { return sink->shards.any_fresh(); });
 }
 
-bool RoundSinks::failing_known() const noexcept {
+bool RoundSinks::troubled_known() const noexcept {
   return std::all_of(sinks_.begin(), sinks_.end(),
-                     [](const RoundSink *sink) { return sink->cursor->failing.all_known(); });
+                     [](const RoundSink *sink) { return sink->cursor->troubled.all_known(); });
 }
 
 bool RoundSinks::any_starved() const noexcept {

@@ -82,8 +82,8 @@ public:
   /* NULL: there is none. Many calls in a row ask for the same sink. */
   RoundSink *find(SinkId id) const noexcept;
   bool any_fresh_shard() const noexcept;
-  /* The failing rows of each are known. */
-  bool failing_known() const noexcept;
+  /* The failing and redriven rows of each are known. */
+  bool troubled_known() const noexcept;
   /* Rows of a sink that is not stopped wait for room. */
   bool any_starved() const noexcept;
 

@@ -13,8 +13,8 @@ void SinkCursor::begin_round() noexcept {
   unrouted_at_ = 0; /* a read of this round finds the event again, unless it was routed */
   due.begin_round();
   early_retry.begin_round();
-  failing.begin_round();
   late.begin_round();
+  troubled.begin_round();
 }
 
 void SinkCursor::roll_back_round() noexcept {
@@ -25,8 +25,8 @@ void SinkCursor::roll_back_round() noexcept {
   at_start_ = was_at_start_;
   due.roll_back_round();
   early_retry.roll_back_round();
-  failing.roll_back_round();
   late.roll_back_round();
+  troubled.roll_back_round();
 }
 
 void SinkCursor::restart(WallTime now) noexcept {

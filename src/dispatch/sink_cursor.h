@@ -10,8 +10,8 @@
 
 #include "dispatch/due_cursor.h"
 #include "dispatch/early_retry.h"
-#include "dispatch/failing_read.h"
 #include "dispatch/late_transactions.h"
+#include "dispatch/troubled_read.h"
 #include "dispatch/types.h"
 
 namespace dispatch {
@@ -20,8 +20,8 @@ class SinkCursor {
 public:
   DueCursor due;
   EarlyRetry early_retry;
-  FailingRead failing;
   LateTransactions late;
+  TroubledRead troubled;
 
   void begin_round() noexcept;
   void roll_back_round() noexcept;

@@ -77,6 +77,10 @@ static bool is_redriven(const Version &row) {
   return !row.failed && row.redrive != Redrive::NOT;
 }
 
+static bool is_troubled(const Version &row) {
+  return !row.failed && (row.tried_at != WALL_TIME_NEVER || row.redrive != Redrive::NOT);
+}
+
 static bool has_time(const Version &row) {
   return !row.failed && row.available_at != WALL_TIME_BEGIN && row.blocked_by == 0;
 }
@@ -98,10 +102,10 @@ static bool is_read(const Version &row, const Read &read) {
   case RowsOf::DUE:
   case RowsOf::WAITING:
     return has_time(row) && row.sink == read.sink->id();
-  case RowsOf::FAILING:
-    return has_time(row) && row.tried_at != WALL_TIME_NEVER && row.sink == read.sink->id() && row.key_hash != 0;
-  case RowsOf::FAILING_OF_KEY:
-    return has_time(row) && row.tried_at != WALL_TIME_NEVER && is_of_key(row, read);
+  case RowsOf::TROUBLED:
+    return is_troubled(row) && row.sink == read.sink->id() && row.key_hash != 0;
+  case RowsOf::TROUBLED_OF_KEY:
+    return is_troubled(row) && is_of_key(row, read);
   case RowsOf::GROUPS:
     return !row.failed && row.blocked_by != 0;
   case RowsOf::FIRST_OF_SINK:
@@ -112,8 +116,6 @@ static bool is_read(const Version &row, const Read &read) {
     return !row.failed && row.blocked_by != 0 && row.available_at != WALL_TIME_BEGIN;
   case RowsOf::LAST:
     return !row.failed;
-  case RowsOf::REDRIVEN:
-    return is_redriven(row);
   case RowsOf::REDRIVEN_OF_KEY:
     return is_redriven(row) && is_of_key(row, read) && row.blocked_by == 0 && row.available_at == WALL_TIME_BEGIN;
   case RowsOf::DEAD:
@@ -187,7 +189,7 @@ static void keep_first_of_groups(std::vector<Found> &rows) {
 std::vector<Found> Worker::find(const Read &read) {
   const Snapshot snapshot = snapshot_ ? *snapshot_ : latest();
   const bool by_time = read.rows == RowsOf::DUE || read.rows == RowsOf::WAITING;
-  const bool by_hash = read.rows == RowsOf::FAILING;
+  const bool by_hash = read.rows == RowsOf::TROUBLED;
   const size_t limit = read.limit > 0 ? read.limit : SIZE_MAX;
   std::vector<Found> rows;
   for (int64_t position : candidates(read)) {

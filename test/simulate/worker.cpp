@@ -14,14 +14,14 @@ static constexpr int64_t ERROR_PAUSE_MS = 50;
 /* Small, so that there are full rounds and pages, and keys that take turns. */
 static constexpr int64_t ROUND_BYTES = 1 << 18;
 static constexpr size_t DRAINING_KEYS = 8, QUEUE_ENTRIES = 20, CHECKED_KEYS = 3;
-static constexpr int DEAD_LETTERS = 1, LOOKED_UP = 5, FAILING = 1;
+static constexpr int DEAD_LETTERS = 1, LOOKED_UP = 5, TROUBLED = 1;
 static constexpr int64_t SKIPPED_MIN = 2;
 
 Worker::Worker(World &world, int index, Incarnation pid)
     : world_(world), table_(world.table()), index_(index), pid_(pid), library_(world, index, pid, world.n_sinks()),
       d_(dispatch::create()), claims_(*d_, *this,
                                       {ROUND_BYTES, world.settings().poll_ms, DRAINING_KEYS, QUEUE_ENTRIES,
-                                       DEAD_LETTERS, LOOKED_UP, FAILING, SKIPPED_MIN}),
+                                       DEAD_LETTERS, LOOKED_UP, TROUBLED, SKIPPED_MIN}),
       records_(*d_, *this), loop_(*d_, *this), sinks_(world.n_sinks()) {
   d_->shards.init(index);
   d_->dead_letter_read.restart();

@@ -2,8 +2,8 @@
  * claim_keys.cpp: the worker learns from the table which keys are blocked: in shards that it has taken over, and by
  * dead letters. In a sink with on_dead_letter 'block' each dead letter blocks its key until a user redrives, moves or
  * deletes it. In every ordered sink the delivery of a later event of such a key is recorded (out_of_order.h), so that
- * a redrive knows whether it comes too late. Nothing is delivered before the marks of blocked keys are read; failing
- * rows and dead letters are read beside deliveries (failing_read.h, dead_letter_read.h).
+ * a redrive knows whether it comes too late. Nothing is delivered before the marks of blocked keys are read; dead
+ * letters, failing and redriven rows are read beside deliveries (dead_letter_read.h, troubled_read.h).
  */
 #include "dispatch/round/claim_round.h"
 
@@ -27,41 +27,53 @@ void ClaimRound::read_fresh_shards() {
   OUTBOX_ROUND_POINT(port_, "shard.before_read");
   for (RoundSink *sink : d_.sinks.all()) {
     if (sink->shards.any_fresh())
-      sink->cursor->failing.restart();
+      sink->cursor->troubled.restart();
     sink->shards.fresh_read();
   }
 }
 
-/* ---- failing rows --------------------------------------------------------------------------------------------- */
+/* ---- failing and redriven rows -------------------------------------------------------------------------------- */
 
 /* A second one of its key is read again by itself, and marked: it would not block the key when the first one is sent.
  * One that has ended has already blocked its key, or let it go on; so has one whose key or sink a user has changed in
  * flight. */
-bool ClaimRound::block_by_failing(const ReadRow &row) {
-  if (!is_ours(row) || !row.sink->rules.ordered)
-    return true;
+void ClaimRound::block_by_failing(const ReadRow &row) {
   const SinkId sink = row.sink->id();
   const InFlightEvent *event = d_.in_flight.find(row.facts.position);
   if (event && (has_ended(event) || event->key_hash != row.facts.key_hash || event->sink != &row.sink->events))
-    return true;
+    return;
   d_.block_key(sink, row.facts.key_hash, row.facts.position);
-  if (event == nullptr && d_.blocked_keys.find_before(sink, row.facts.key_hash, row.facts.position))
+  if (event == nullptr && d_.blocked_keys.find_before(sink, row.facts.key_hash, row.facts.position) &&
+      !d_.locked_rows.has(row.facts.position))
     d_.locked_rows.add(row.facts.position, sink, row.facts.key_hash);
-  return true;
 }
 
-/* Of all failing rows that are not yet known the next slice. True: there are more. */
-bool ClaimRound::read_failing() {
-  int left = limits_.failing;
+/* A redriven row that waits for its time blocks nothing: the due scan finds it. */
+void ClaimRound::learn_troubled(const ReadRow &row) {
+  const bool waits = row.facts.available_at > d_.round.now.wall;
+
+  if (row.facts.redriven)
+    d_.dead_letter_keys.note(row.facts.key_hash);
+  if (!is_ours(row) || !row.sink->rules.ordered || row.facts.blocked_by != 0)
+    return;
+  if (row.facts.redriven && !waits)
+    d_.redriven_row(row.sink->id(), row.facts.key_hash, row.facts.position);
+  if (row.facts.failed && row.facts.available_at != WALL_TIME_BEGIN)
+    block_by_failing(row);
+}
+
+/* Of all failing and redriven rows that are not yet known the next slice. True: there are more. */
+bool ClaimRound::read_troubled() {
+  int left = limits_.troubled;
 
   for (RoundSink *sink : d_.sinks.all()) {
-    FailingRead &read = sink->cursor->failing;
+    TroubledRead &read = sink->cursor->troubled;
     if (!read.all_known() && !sink->rules.ordered)
       read.end();
     if (read.all_known() || left <= 0)
       continue;
     int n = 0;
-    port_.read({.rows = RowsOf::FAILING,
+    port_.read({.rows = RowsOf::TROUBLED,
                 .sink = sink,
                 .after = read.after_position(),
                 .after_hash = read.after_hash(),
@@ -69,36 +81,45 @@ bool ClaimRound::read_failing() {
                [&](const ReadRow &row) {
                  n++;
                  read.read_to(row.facts.key_hash, row.facts.position);
-                 return block_by_failing(row);
+                 learn_troubled(row);
+                 return true;
                });
     if (n < left)
       read.end();
     left -= n;
   }
+  if (d_.sinks.troubled_known())
+    d_.dead_letter_read.redriven_known();
   return left <= 0;
 }
 
 void ClaimRound::learn_key(RoundSink &sink, uint64_t key_hash) {
-  if (sink.rules.ordered && key_hash != 0 && !sink.cursor->failing.knows(key_hash))
-    port_.read({.rows = RowsOf::FAILING_OF_KEY, .sink = &sink, .key_hash = key_hash},
-               [this](const ReadRow &row) { return block_by_failing(row); });
+  if (sink.rules.ordered && key_hash != 0 && !sink.cursor->troubled.knows(key_hash))
+    port_.read({.rows = RowsOf::TROUBLED_OF_KEY, .sink = &sink, .key_hash = key_hash}, [this](const ReadRow &row) {
+      learn_troubled(row);
+      return true;
+    });
 }
 
-/* While failing rows are unknown: blocks the keys of claimed events that have an earlier one. Their events are then
- * dropped (prune()). */
-void ClaimRound::hold_behind_failing() {
+/* While failing and redriven rows are unknown: blocks the keys of claimed events that have an earlier one. Their
+ * events are then dropped (prune()). */
+void ClaimRound::hold_behind_troubled() {
   for (RoundSink *sink : d_.sinks.all())
-    for (int i = 0; !sink->cursor->failing.all_known() && i < sink->n_batch; i++) {
+    for (int i = 0; !sink->cursor->troubled.all_known() && i < sink->n_batch; i++) {
       const InFlightEvent *event = sink->batch_events[i];
-      learn_key(*sink, event->key_hash);
-      if (d_.blocked_keys.find_before(sink->id(), event->key_hash, event->position))
-        d_.round.reordered = true;
+      const auto is_behind = [&] {
+        return d_.blocked_keys.find_before(sink->id(), event->key_hash, event->position) != nullptr;
+      };
+      if (!is_behind())
+        learn_key(*sink, event->key_hash);
+      d_.round.reordered |= is_behind();
     }
 }
 
 /* The key of each event that the sink claims is looked up. */
 bool ClaimRound::looks_up(const RoundSink &sink) const {
-  return !sink.cursor->failing.all_known() || (sink.rules.dead_letters_block && !d_.dead_letter_read.all_known());
+  return (sink.rules.ordered && !sink.cursor->troubled.all_known()) ||
+         (sink.rules.dead_letters_block && !d_.dead_letter_read.dead_known());
 }
 
 /* ---- dead letters --------------------------------------------------------------------------------------------- */
@@ -120,22 +141,12 @@ DeadLetter ClaimRound::note_dead_letter(const ReadRow &row) {
   return DeadLetter::BLOCKS;
 }
 
-void ClaimRound::block_by_redriven(const ReadRow &row) {
-  d_.dead_letter_keys.note(row.facts.key_hash);
-  if (is_ours(row) && row.sink->rules.ordered)
-    d_.redriven_row(row.sink->id(), row.facts.key_hash, row.facts.position, row.facts.blocked_by);
-}
-
-/* Of all dead letters (dead_letter_read.h) the next slice. True: there are more.
- * A dead letter that is redriven meanwhile is a pending row when its turn comes. So the redriven rows are read in the
- * end, in the snapshot of the last slice. They are read in the beginning as well, because sinks whose dead letters do
- * not block wait for nothing else. Then those that wait for their time block their keys too, until a scan has come
- * across them; in the end there may be no such scan. */
+/* Of all dead letters (dead_letter_read.h) the next slice. True: there are more. */
 bool ClaimRound::read_dead_letters() {
   int n = 0;
   int64_t last = d_.dead_letter_read.after();
 
-  if (d_.dead_letter_read.all_known())
+  if (d_.dead_letter_read.dead_known())
     return false;
   port_.read({.rows = RowsOf::DEAD, .after = last, .limit = limits_.dead_letters}, [&](const ReadRow &row) {
     n++;
@@ -148,14 +159,9 @@ bool ClaimRound::read_dead_letters() {
     d_.dead_letter_read.read_to(last);
     return true;
   }
-  port_.read({.rows = RowsOf::REDRIVEN}, [this](const ReadRow &row) {
-    if (row.facts.available_at <= d_.round.now.wall)
-      block_by_redriven(row);
-    else
-      d_.dead_letter_keys.note(row.facts.key_hash);
-    return true;
-  });
   d_.dead_letter_read.end();
+  for (RoundSink *sink : d_.sinks.all())
+    sink->cursor->troubled.restart();
   return false;
 }
 

@@ -27,16 +27,15 @@ enum class RowsOf : uint8_t {
   DUE,       /* unmarked rows of `sink` that have a time, after (`after_time`, `after`), by time and position */
   WAITING,   /* the same, with the error of the last try */
   POSITIONS, /* at `positions`, by position */
-  FAILING,   /* unmarked rows of `sink` whose last delivery has failed, after (`after_hash`, `after`), by the hash
-                of their key as a signed number, and position. None without a key. */
-  FAILING_OF_KEY,         /* those of `sink` and `key_hash`, by position */
+  TROUBLED, /* rows of `sink` whose last delivery has failed, and redriven ones, after (`after_hash`, `after`), by the
+               hash of their key as a signed number, and position. None without a key. */
+  TROUBLED_OF_KEY,        /* those of `sink` and `key_hash`, by position */
   GROUPS,                 /* of each mark the first row */
   FIRST_OF_SINK,          /* the first row of `sink` without a time */
   FIRST_UNROUTED,         /* the first row that is not routed */
   FIRST_MARKED_WITH_TIME, /* the first row that has a mark and a time */
   LAST,                   /* the last row */
-  REDRIVEN,               /* redriven rows */
-  REDRIVEN_OF_KEY,        /* those of `sink` and `key_hash` that have no mark and no time, by position */
+  REDRIVEN_OF_KEY,        /* redriven rows of `sink` and `key_hash` that have no mark and no time, by position */
   DEAD,                   /* dead letters above `after`, by position */
   DEAD_OF_KEY,            /* those of `sink` and `key_hash`, by position */
   DEAD_POSITIONS          /* those at `positions` */

@@ -49,7 +49,7 @@ bool ClaimRound::has_news() {
       return true;
   }
   if (d_.sinks.all().empty() || !d_.marks.returned().empty() || d_.sinks.any_fresh_shard() || d_.blocked_keys.any() ||
-      !d_.dead_letter_read.all_known() || !d_.sinks.failing_known())
+      !d_.dead_letter_read.all_known() || !d_.sinks.troubled_known())
     return true;
   const TransactionSnapshot transactions = port_.transactions();
   d_.late_commits.find_ended(transactions);
@@ -67,18 +67,13 @@ bool ClaimRound::run(Now now, bool *rescan_wanted) {
   OUTBOX_ROUND_POINT(port_, "claim.begin");
   if (d_.sinks.any_fresh_shard())
     d_.dead_letter_read.restart();
-  if (d_.dead_letter_read.begins())
-    port_.read({.rows = RowsOf::REDRIVEN}, [this](const ReadRow &row) {
-      block_by_redriven(row);
-      return true;
-    });
   /* One snapshot for all reads of the round: the late scan and the main scan must meet without a gap. */
   port_.take_snapshot();
   port_.check_sinks();
   if (d_.sinks.any_fresh_shard())
     read_fresh_shards();
-  more |= read_failing();
   more |= read_dead_letters();
+  more |= read_troubled();
   find_late_commits();
   skip_to_first_rows();
   for (RoundSink *sink : d_.sinks.all())
@@ -107,11 +102,11 @@ bool ClaimRound::run(Now now, bool *rescan_wanted) {
     more |= sink->cursor->free_places() > 0 && sink->cursor->advanced() && d_.blocked_keys.any_draining(sink->id());
   more |= d_.round.free_bytes <= 0 && port_.free_events() > 0; /* the round is full, and the sinks are not */
   OUTBOX_ROUND_POINT(port_, "claim.before_lock");
-  if (!d_.sinks.failing_known()) {
-    hold_behind_failing();
+  if (!d_.sinks.troubled_known()) {
+    hold_behind_troubled();
     more = true;
   }
-  if (!d_.dead_letter_read.all_known())
+  if (!d_.dead_letter_read.dead_known())
     hold_behind_dead_letters();
   if (d_.round.n_claimed > 0 || !d_.marks.all().empty())
     lock_and_mark();

@@ -19,8 +19,8 @@ struct RoundLimits {
   size_t draining_keys = RoundMemory::DRAINING_KEYS; /* that are read for each sink; not more than that */
   size_t queue_entries = RoundMemory::QUEUE_ENTRIES; /* that are read of the rescan queue; not more than that */
   int dead_letters = 2000;                           /* that are read */
-  int looked_up = 200; /* events that a sink may claim while dead letters or failing rows that block are unknown */
-  int failing = 2000;  /* rows that are read, of all sinks */
+  int looked_up = 200; /* events that a sink may claim while dead letters or troubled rows that block are unknown */
+  int troubled = 2000; /* failing and redriven rows that are read, of all sinks */
   int64_t skipped_min = int64_t{10'000} * 10'001; /* positions that are worth the reads that skip them: 10,000 rows */
 };
 
@@ -79,14 +79,14 @@ private:
 
   /* claim_keys.cpp */
   bool is_fresh(const ReadRow &row) const;
-  bool block_by_failing(const ReadRow &row);
-  bool read_failing();
+  void block_by_failing(const ReadRow &row);
+  void learn_troubled(const ReadRow &row);
+  bool read_troubled();
   void learn_key(RoundSink &sink, uint64_t key_hash);
-  void hold_behind_failing();
+  void hold_behind_troubled();
   bool looks_up(const RoundSink &sink) const;
   void read_fresh_shards();
   DeadLetter note_dead_letter(const ReadRow &row);
-  void block_by_redriven(const ReadRow &row);
   bool read_dead_letters();
   void hold_behind_dead_letters();
   void find_dead_letters(std::span<const int64_t> positions);

@@ -190,7 +190,7 @@ void ClaimRound::skip_to_first_rows() {
     if (sink->cursor->is_at_start() && sink->cursor->may_read()) {
       sink->cursor->start_after(start);
       if (start > 0)
-        sink->cursor->failing.restart();
+        sink->cursor->troubled.restart();
     }
 }
 

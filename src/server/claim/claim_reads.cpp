@@ -18,10 +18,7 @@ using dispatch::RowsOf;
 
 #define FAILED_ROWS "SELECT " EVENT_ROW_COLUMNS " FROM outbox.events_failed"
 #define OF_KEY "sink = $1 AND pg_catalog.hashtextextended(partition_key, 0) = $2"
-#define IS_REDRIVEN "(last_attempt_at IS NOT NULL OR redrive_late IS NOT NULL) AND redrive_late IS NOT NULL"
-#define IS_FAILING                                                                                                   \
-  "(last_attempt_at IS NOT NULL OR redrive_late IS NOT NULL) AND last_attempt_at IS NOT NULL "                       \
-  "AND available_at IS NOT NULL AND blocked_by IS NULL AND "
+#define IS_TROUBLED "(last_attempt_at IS NOT NULL OR redrive_late IS NOT NULL)"
 #define WITH_TIME                                                                                                    \
   "sink = $1 AND available_at IS NOT NULL AND blocked_by IS NULL AND (available_at, position) > ($2, $3) "           \
   "ORDER BY available_at, position LIMIT $4"
@@ -44,11 +41,12 @@ static Statement read_waiting = make_statement<TEXTOID, TIMESTAMPTZOID, INT8OID,
     "SELECT " EVENT_ROW_COLUMNS
     ", pg_catalog.substr(last_error, 1, 288) FROM outbox.events_pending WHERE " WITH_TIME);
 static Statement read_positions = make_statement<INT8ARRAYOID>(PENDING_ROWS "position = ANY ($1) ORDER BY position");
-static Statement read_failing = make_statement<TEXTOID, INT8OID, INT8OID, INT8OID>(
-    PENDING_ROWS IS_FAILING "sink = $1 AND (pg_catalog.hashtextextended(partition_key, 0), position) > ($2, $3) "
-                            "ORDER BY pg_catalog.hashtextextended(partition_key, 0), position LIMIT $4");
-static Statement read_failing_of_key =
-    make_statement<TEXTOID, INT8OID>(PENDING_ROWS IS_FAILING OF_KEY " ORDER BY position");
+static Statement read_troubled = make_statement<TEXTOID, INT8OID, INT8OID, INT8OID>(
+    PENDING_ROWS IS_TROUBLED
+    " AND sink = $1 AND (pg_catalog.hashtextextended(partition_key, 0), position) > ($2, $3) "
+    "ORDER BY pg_catalog.hashtextextended(partition_key, 0), position LIMIT $4");
+static Statement read_troubled_of_key =
+    make_statement<TEXTOID, INT8OID>(PENDING_ROWS IS_TROUBLED " AND " OF_KEY " ORDER BY position");
 static Statement read_groups =
     make_statement<>("SELECT DISTINCT ON (blocked_by) " EVENT_ROW_COLUMNS
                      " FROM outbox.events_pending WHERE blocked_by IS NOT NULL ORDER BY blocked_by, position");
@@ -61,9 +59,9 @@ static Statement read_first_unrouted = make_statement<>(PENDING_ROWS "sink IS NU
 static Statement read_first_marked_with_time = make_statement<>(
     PENDING_ROWS "blocked_by IS NOT NULL AND available_at IS NOT NULL ORDER BY position + 0 LIMIT 1");
 static Statement read_last = make_statement<>(PENDING_ROWS "position > 0 ORDER BY position DESC LIMIT 1");
-static Statement read_redriven = make_statement<>(PENDING_ROWS IS_REDRIVEN);
 static Statement read_redriven_of_key = make_statement<TEXTOID, INT8OID>(
-    PENDING_ROWS IS_REDRIVEN " AND blocked_by IS NULL AND available_at IS NULL AND " OF_KEY " ORDER BY position");
+    PENDING_ROWS IS_TROUBLED
+    " AND redrive_late IS NOT NULL AND blocked_by IS NULL AND available_at IS NULL AND " OF_KEY " ORDER BY position");
 static Statement read_dead =
     make_statement<INT8OID, INT8OID>(FAILED_ROWS " WHERE position > $1 ORDER BY position LIMIT $2");
 static Statement read_dead_of_key =
@@ -101,14 +99,14 @@ static Statement *statement_of(const dispatch::Read &read, int64 origin, Datum *
     return read.rows == RowsOf::POSITIONS ? &read_positions : &read_dead_positions;
   case RowsOf::REDRIVEN_OF_KEY:
   case RowsOf::DEAD_OF_KEY:
-  case RowsOf::FAILING_OF_KEY:
+  case RowsOf::TROUBLED_OF_KEY:
     set({name_of(read.sink), Int64GetDatum((int64)read.key_hash)});
-    return read.rows == RowsOf::DEAD_OF_KEY      ? &read_dead_of_key
-           : read.rows == RowsOf::FAILING_OF_KEY ? &read_failing_of_key
-                                                 : &read_redriven_of_key;
-  case RowsOf::FAILING:
+    return read.rows == RowsOf::DEAD_OF_KEY       ? &read_dead_of_key
+           : read.rows == RowsOf::TROUBLED_OF_KEY ? &read_troubled_of_key
+                                                  : &read_redriven_of_key;
+  case RowsOf::TROUBLED:
     set({name_of(read.sink), Int64GetDatum(read.after_hash), after, limit});
-    return &read_failing;
+    return &read_troubled;
   case RowsOf::GROUPS:
     return &read_groups;
   case RowsOf::FIRST_OF_SINK:
@@ -120,8 +118,6 @@ static Statement *statement_of(const dispatch::Read &read, int64 origin, Datum *
     return &read_first_marked_with_time;
   case RowsOf::LAST:
     return &read_last;
-  case RowsOf::REDRIVEN:
-    return &read_redriven;
   case RowsOf::DEAD:
     set({after, limit});
     return &read_dead;

@@ -1,9 +1,10 @@
 /*
- * failing_read.h: how far the failing rows of a sink were read, in order of the hash of their key and of position.
- * Each blocks its key, and nothing else in memory shows it after a start, in a shard that was taken over, or when the
- * main scan has skipped it. To read a million of them takes six seconds, so each round reads a slice of them, and
- * events are delivered meanwhile. Until all are known, the failing rows of a key that was not yet read are looked up
- * when an event of the key is claimed, or before the key drains (ClaimRound::learn_key()).
+ * troubled_read.h: how far the failing and redriven rows of a sink were read, in order of the hash of their key and
+ * of position. Each blocks its key, and nothing else in memory shows it after a start, in a shard that was taken
+ * over, or when the main scan has skipped it. To read a million of them takes six seconds, so each round reads a
+ * slice of them, and events are delivered meanwhile. Until all are known, those of a key that was not yet read are
+ * looked up when an event of the key is claimed, or before the key drains (ClaimRound::learn_key()).
+ * They are read after the dead letters (dead_letter_read.h): one that is redriven meanwhile is found here.
  */
 #pragma once
 
@@ -11,7 +12,7 @@
 
 namespace dispatch {
 
-class FailingRead {
+class TroubledRead {
 public:
   /* All must be read, also when the round fails. */
   void restart() noexcept { state_ = at_round_begin_ = {READING, INT64_MIN, 0}; }
