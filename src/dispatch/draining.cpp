@@ -16,7 +16,7 @@ static bool waits_for_its_record(const InFlightEvent *event, const KeyId &key) {
 bool block_by_unrecorded(Dispatch &decisions, const KeyId &key) noexcept {
   int64_t first = POSITION_NONE;
 
-  for (const InFlightEvent *event = decisions.in_flight.first_ended(); event; event = event->next)
+  for (const InFlightEvent *event : decisions.in_flight.ended())
     if (waits_for_its_record(event, key))
       first = std::min(first, event->position);
   if (first == POSITION_NONE)

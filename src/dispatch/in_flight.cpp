@@ -201,24 +201,6 @@ InFlightEvent *InFlight::find_ticket(uint64_t ticket) const noexcept {
   return event->generation == ticket >> 32 && event->state == EventState::IN_FLIGHT ? event : nullptr;
 }
 
-void InFlight::append_ended(InFlightEvent *event) noexcept {
-  event->next = nullptr;
-  if (last_ended_)
-    last_ended_->next = event;
-  else
-    first_ended_ = event;
-  last_ended_ = event;
-  n_ended_++;
-}
-
-/* Empties the list and returns its former first event. */
-InFlightEvent *InFlight::clear_ended() noexcept {
-  InFlightEvent *first = first_ended_;
-  first_ended_ = last_ended_ = nullptr;
-  n_ended_ = 0;
-  return first;
-}
-
 void InFlight::keep_error(InFlightEvent *event, const char *error) noexcept {
   const size_t length = std::strlen(error);
   const bool cut = length > SHORT_ERROR && error_bytes_ + length > ERRORS_MAX;
@@ -251,12 +233,12 @@ void InFlight::end(InFlightEvent *event, Outcome outcome, int64_t retry_after_ms
   event->ended_at = now.wall;
   if (error)
     keep_error(event, error);
-  append_ended(event);
+  ended_.push_back(event);
 }
 
 Moment InFlight::next_recording() const noexcept {
   Moment next = MOMENT_NEVER;
-  for (const InFlightEvent *event = first_ended_; event; event = event->next)
+  for (const InFlightEvent *event : ended())
     next = std::min(next, std::max(event->record_after, event->sink->recording.after));
   return next;
 }
@@ -267,44 +249,40 @@ void InFlight::record_failed(InFlightEvent *event) noexcept {
 }
 
 void InFlight::record_again(const SinkInFlight *sink) noexcept {
-  for (InFlightEvent *event = first_ended_; event; event = event->next)
+  for (InFlightEvent *event : ended())
     if (event->sink == sink && event->record_failures > 0)
       event->record_after = MOMENT_NONE;
 }
 
 void InFlight::aborted() noexcept {
-  for (InFlightEvent *event = first_ended_; event; event = event->next)
+  for (InFlightEvent *event : ended())
     if (event->state != EventState::ENDED)
       change_state(event, EventState::ENDED);
 }
 
 void InFlight::committed(uint64_t lsn) noexcept {
-  int n = 0;
-  for (InFlightEvent *event = clear_ended(), *next = nullptr; event; event = next) {
-    next = event->next;
-    if (event->state == EventState::ENDED) {
-      append_ended(event);
-    } else {
+  size_t left = 0;
+  for (InFlightEvent *event : ended())
+    if (event->state == EventState::ENDED)
+      ended_[left++] = event;
+    else
       give_back(event);
-      n++;
-    }
-  }
+  const size_t n = ended_.size() - left;
+  ended_.resize(left);
   if (n > 0)
-    unflushed.add(n, lsn);
+    unflushed.add(static_cast<int>(n), lsn);
 }
 
 InFlightEvent *InFlight::take_suspects(const SinkInFlight *sink) noexcept {
   InFlightEvent *first = nullptr, **end = &first;
-  for (InFlightEvent *event = clear_ended(), *next = nullptr; event; event = next) {
-    next = event->next;
-    if (event->suspect && event->sink == sink) {
-      event->next = nullptr;
-      *end = event;
-      end = &event->next;
-    } else {
-      append_ended(event);
-    }
-  }
+  std::erase_if(ended_, [&](InFlightEvent *event) {
+    if (!event->suspect || event->sink != sink)
+      return false;
+    event->next = nullptr;
+    *end = event;
+    end = &event->next;
+    return true;
+  });
   return first;
 }
 

@@ -75,7 +75,7 @@ void OutOfOrder::put_off_after(const SentKey &key, int64_t position) noexcept {
 
 /* It is not known yet what becomes of the rows of these. */
 void OutOfOrder::put_off_after_unrecorded(const InFlight &in_flight) noexcept {
-  for (const InFlightEvent *event = in_flight.first_ended(); event; event = event->next) {
+  for (const InFlightEvent *event : in_flight.ended()) {
     if (event->outcome == Outcome::SENT || is_recorded(event))
       continue;
     const auto key =

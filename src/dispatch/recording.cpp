@@ -60,7 +60,7 @@ void Recording::suspect_ended(InFlightEvent *event, Moment now) noexcept {
 /* The others may have been gathered until then. */
 void Recording::suspects_taken(const InFlight &in_flight) noexcept {
   next_moment_ = in_flight.next_recording();
-  if (in_flight.ended() == 0)
+  if (in_flight.n_ended() == 0)
     n_gathered_ = 0;
 }
 
@@ -71,9 +71,9 @@ bool Recording::is_due(Moment now) const noexcept {
 int Recording::begin(const InFlight &in_flight, Moment now) noexcept {
   began_ = now;
   n_put_off_ = n_chosen_ = 0;
-  n_ended_ = in_flight.ended();
+  n_ended_ = in_flight.n_ended();
   failures_.clear();
-  return std::min(in_flight.ended(), BATCH_MAX);
+  return std::min(in_flight.n_ended(), BATCH_MAX);
 }
 
 void Recording::failure_recorded(const InFlightEvent *event) noexcept {
@@ -94,7 +94,7 @@ int64_t Recording::first_failure(const KeyId &key) noexcept {
 /* Of the sinks that have events to be recorded, the one whose last turn was longest ago. */
 const SinkInFlight *Recording::next_sink(const InFlight &in_flight) const noexcept {
   const SinkInFlight *next = nullptr;
-  for (const InFlightEvent *event = in_flight.first_ended(); event; event = event->next)
+  for (const InFlightEvent *event : in_flight.ended())
     if (event->record_failures == 0 && (!next || event->sink->recording.turn < next->recording.turn) &&
         !is_put_off(event))
       next = event->sink;
@@ -104,14 +104,17 @@ const SinkInFlight *Recording::next_sink(const InFlight &in_flight) const noexce
 int Recording::choose_together(const InFlight &in_flight, InFlightEvent **batch) noexcept {
   const SinkInFlight *sink = apart_ ? next_sink(in_flight) : nullptr;
   const int limit = sink && sink->recording.limit > 0 ? sink->recording.limit : BATCH_MAX;
-  const int max = std::min(in_flight.ended(), limit);
+  const int max = std::min(in_flight.n_ended(), limit);
   int n = 0;
 
   if (apart_ && !sink)
     return 0;
-  for (InFlightEvent *event = in_flight.first_ended(); event && n < max; event = event->next)
+  for (InFlightEvent *event : in_flight.ended()) {
+    if (n == max)
+      break;
     if (event->record_failures == 0 && (!sink || event->sink == sink) && !is_put_off(event))
       batch[n++] = event;
+  }
   return n;
 }
 
@@ -119,9 +122,10 @@ int Recording::choose(const InFlight &in_flight, InFlightEvent **batch, int *n_f
   InFlightEvent *troubled = nullptr;
   int n = choose_together(in_flight, batch);
 
-  for (InFlightEvent *event = apart_ ? in_flight.first_ended() : nullptr; event; event = event->next)
-    if (event->record_failures > 0 && !is_put_off(event))
-      troubled = event;
+  if (apart_)
+    for (InFlightEvent *event : in_flight.ended())
+      if (event->record_failures > 0 && !is_put_off(event))
+        troubled = event;
   /* Of a stuck sink other rows go first: if only the earlier ones are bad, one of these ends that. */
   alone_ = troubled && (n == 0 || (!alone_ && !is_stuck(batch[0]->sink)));
   if (alone_) {
@@ -163,7 +167,7 @@ void Recording::sink_recorded(InFlight &in_flight, SinkInFlight *sink) noexcept 
 }
 
 bool Recording::any_trouble(const InFlight &in_flight) const noexcept {
-  for (const InFlightEvent *event = in_flight.first_ended(); event; event = event->next)
+  for (const InFlightEvent *event : in_flight.ended())
     if (event->record_failures > 0 || event->sink->recording.limit > 0 || event->sink->recording.failures > 0)
       return true;
   return false;
@@ -173,7 +177,7 @@ void Recording::committed(InFlight &in_flight) noexcept {
   failures_.clear();
   n_gathered_ = 0;
   if (apart_) {
-    if (sink_ && in_flight.ended() < n_ended_)
+    if (sink_ && in_flight.n_ended() < n_ended_)
       sink_recorded(in_flight, sink_);
     apart_ = any_trouble(in_flight);
   }

@@ -58,7 +58,7 @@ GUARDS: Guards = {
     "a failure blocks its key": ("dispatch.cpp", "  if (blocks_its_key(outcome, completion.suspect, rules))", "  if (false && blocks_its_key(outcome, completion.suspect, rules))"),
     "the group of a mark": ("blocked_keys.cpp", "  return key.group;\n", "  return group;\n"),
     "keys of every hash are blocked": ("blocked_keys.cpp", "  if (key_hash == 0)\n    return 0;\n", "  if (key_hash % 4 == 0)\n    return 0;\n"),
-    "deliveries are recorded in order": ("recording.cpp", "      batch[n++] = event;\n", "      if (event->position % 4 != 0 || !event->next || !event->next->next)\n        batch[n++] = event;\n"),
+    "deliveries are recorded in order": ("recording.cpp", "      batch[n++] = event;\n", "      if (event->position % 4 != 0 || in_flight.n_ended() < 4)\n        batch[n++] = event;\n"),
     "suspects are taken": ("dispatch.cpp", "    recording.suspects_taken(in_flight);", "    (void)0;"),
     "a replaced blocker is read again": ("dispatch.cpp", "  if (replaced != 0)\n    locked_rows.add(", "  if (false)\n    locked_rows.add("),
     "marks, taken back": ("dispatch.cpp", "  marks.roll_back_round();\n", ""),

@@ -115,7 +115,7 @@ void Worker::commit() {
 
 void Worker::record(Now now) {
   records_.run(now);
-  for (const InFlightEvent *event = d_->in_flight.first_ended(); event; event = event->next)
+  for (const InFlightEvent *event : d_->in_flight.ended())
     if (event->outcome == Outcome::SENT && event->record_after > now.moment)
       world_.truth().held(event->position);
 }

@@ -36,7 +36,7 @@ protected:
 
   std::vector<int64_t> ended() {
     std::vector<int64_t> positions;
-    for (const InFlightEvent *event = in_flight.first_ended(); event; event = event->next)
+    for (const InFlightEvent *event : in_flight.ended())
       positions.push_back(event->position);
     return positions;
   }
@@ -63,7 +63,7 @@ TEST_F(DispatchInFlight, AnEventIsClaimedSubmittedEndedRecordedAndOver) {
   EXPECT_EQ(event->took_ms, 42);
   EXPECT_EQ(event->ended_at, 1234);
   EXPECT_STREQ(event->error, "no answer");
-  EXPECT_EQ(in_flight.ended(), 1);
+  EXPECT_EQ(in_flight.n_ended(), 1);
   EXPECT_TRUE(has_ended(event));
   EXPECT_FALSE(is_recorded(event));
   in_flight.recorded(event);
@@ -71,7 +71,7 @@ TEST_F(DispatchInFlight, AnEventIsClaimedSubmittedEndedRecordedAndOver) {
   in_flight.committed(1);
   EXPECT_EQ(event->state, EventState::FREE);
   EXPECT_EQ(in_flight.count(), 0);
-  EXPECT_EQ(in_flight.ended(), 0);
+  EXPECT_EQ(in_flight.n_ended(), 0);
   EXPECT_EQ(sink.of_shard[3], 0U);
   EXPECT_EQ(in_flight.find(10), nullptr);
 }
@@ -176,7 +176,7 @@ TEST_F(DispatchInFlight, ACommitLeavesWhatWasNotRecordedAndAnAbortAll) {
   in_flight.gone(in_flight.find(3));
   in_flight.committed(1);
   EXPECT_EQ(ended(), std::vector<int64_t>{2});
-  EXPECT_EQ(in_flight.ended(), 1);
+  EXPECT_EQ(in_flight.n_ended(), 1);
   EXPECT_EQ(in_flight.count(), 1);
   in_flight.end(submit(4), Outcome::SENT, -1, nullptr, {MOMENT_NONE, 0});
   EXPECT_EQ(ended(), (std::vector<int64_t>{2, 4}));
@@ -215,7 +215,7 @@ TEST_F(DispatchInFlight, SuspectsOfASinkLeaveTheList) {
   }
   EXPECT_EQ(taken, (std::vector<int64_t>{1, 3}));
   EXPECT_EQ(ended(), (std::vector<int64_t>{2, 4}));
-  EXPECT_EQ(in_flight.ended(), 2);
+  EXPECT_EQ(in_flight.n_ended(), 2);
   EXPECT_EQ(in_flight.find(1), nullptr);
   EXPECT_EQ(in_flight.take_suspects(&sink), nullptr);
 }

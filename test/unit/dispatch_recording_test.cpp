@@ -157,7 +157,7 @@ TEST_F(DispatchRecording, ALockedRowIsRecordedAfter200MillisecondsAndLaterTheMor
   EXPECT_EQ(decisions->in_flight.find(11)->record_after, moment_after(now, 201));
   EXPECT_EQ(decisions->in_flight.find(25)->record_after, moment_after(now, 202));
   decisions->commit_recording(1);
-  EXPECT_EQ(decisions->in_flight.ended(), 25);
+  EXPECT_EQ(decisions->in_flight.n_ended(), 25);
   EXPECT_TRUE(choose().empty());
   now = moment_after(now, 300);
   ASSERT_EQ(choose().size(), 25U);
@@ -254,7 +254,7 @@ TEST_F(DispatchRecording, ABatchIsBoundedAndABadRowIsFoundByHalving) {
   ASSERT_EQ(choose().size(), static_cast<size_t>(Recording::BATCH_MAX));
   const int64_t bad = 12'345;
   int tries = 0, failures = 0;
-  while (decisions->in_flight.ended() > 1 && tries < 100) {
+  while (decisions->in_flight.n_ended() > 1 && tries < 100) {
     const bool done = record(bad);
     tries++;
     if (done)
@@ -266,7 +266,7 @@ TEST_F(DispatchRecording, ABatchIsBoundedAndABadRowIsFoundByHalving) {
       EXPECT_EQ(failure.culprit->position, bad);
     }
   }
-  EXPECT_EQ(decisions->in_flight.ended(), 1) << "all but the bad one are recorded";
+  EXPECT_EQ(decisions->in_flight.n_ended(), 1) << "all but the bad one are recorded";
   EXPECT_LE(failures, 30);
   EXPECT_LE(tries, 50);
   EXPECT_EQ(decisions->in_flight.find(bad)->record_failures, 1);
@@ -318,9 +318,9 @@ TEST_F(DispatchRecordingOfSinks, ASinkOfWhichNothingCanBeRecordedKeepsNoOtherWai
   for (int64_t position = 1; position <= 2000; position++)
     end_of(position % 2 == 0 ? &sink : &other, position);
   int tries = 0;
-  while (decisions->in_flight.ended() > 1000 && tries++ < 10)
+  while (decisions->in_flight.n_ended() > 1000 && tries++ < 10)
     record_without_sink();
-  EXPECT_EQ(decisions->in_flight.ended(), 1000) << "the other sink's are recorded in its first turn";
+  EXPECT_EQ(decisions->in_flight.n_ended(), 1000) << "the other sink's are recorded in its first turn";
   EXPECT_LE(tries, 3);
   while (!Recording::is_stuck(&sink) && tries++ < 100)
     record_without_sink();
@@ -329,7 +329,7 @@ TEST_F(DispatchRecordingOfSinks, ASinkOfWhichNothingCanBeRecordedKeepsNoOtherWai
   EXPECT_EQ(decisions->recording.next_moment(), moment_after(now, 1000)) << "nothing is due before";
   end_of(&other, 3001);
   EXPECT_TRUE(record_without_sink());
-  EXPECT_EQ(decisions->in_flight.ended(), 1000);
+  EXPECT_EQ(decisions->in_flight.n_ended(), 1000);
 }
 
 TEST_F(DispatchRecordingOfSinks, AStuckSinkIsTriedWithOneRowAfterPausesThatDoubleToAMinute) {
@@ -347,9 +347,9 @@ TEST_F(DispatchRecordingOfSinks, AStuckSinkIsTriedWithOneRowAfterPausesThatDoubl
   }
   now = moment_after(now, 64'000);
   int tries = 0;
-  for (; decisions->in_flight.ended() > 0 && tries < 100; tries++)
+  for (; decisions->in_flight.n_ended() > 0 && tries < 100; tries++)
     EXPECT_TRUE(record(-1)) << "the cause is gone";
-  EXPECT_EQ(decisions->in_flight.ended(), 0) << "without further pauses";
+  EXPECT_EQ(decisions->in_flight.n_ended(), 0) << "without further pauses";
   EXPECT_LE(tries, 40);
   EXPECT_FALSE(Recording::is_stuck(&sink));
   EXPECT_FALSE(decisions->recording.in_trouble());
@@ -359,9 +359,9 @@ TEST_F(DispatchRecordingOfSinks, BadRowsAmongGoodOnesMakeNoSinkStuck) {
   for (int64_t position = 1; position <= 1000; position++)
     end_of(&sink, position);
   int tries = 0;
-  while (decisions->in_flight.ended() > 50 && tries++ < 2000)
+  while (decisions->in_flight.n_ended() > 50 && tries++ < 2000)
     record_with([](const InFlightEvent *event) { return event->position % 20 == 0; });
-  EXPECT_EQ(decisions->in_flight.ended(), 50);
+  EXPECT_EQ(decisions->in_flight.n_ended(), 50);
   EXPECT_FALSE(Recording::is_stuck(&sink));
 }
 
@@ -371,7 +371,7 @@ TEST_F(DispatchRecordingOfSinks, ASinkThatAnEarlierWorkerFoundStuckIsTriedAndRec
   end_of(&other, 2);
   EXPECT_TRUE(record(-1));
   EXPECT_TRUE(record(-1));
-  EXPECT_EQ(decisions->in_flight.ended(), 0) << "each sink in a transaction of its own";
+  EXPECT_EQ(decisions->in_flight.n_ended(), 0) << "each sink in a transaction of its own";
   EXPECT_FALSE(Recording::is_stuck(&sink));
   EXPECT_FALSE(decisions->recording.in_trouble());
 }
@@ -400,11 +400,11 @@ TEST_F(DispatchRecording, ARecoveredRowIsTroubleNoMore) {
   EXPECT_FALSE(record(1));
   end(2);
   EXPECT_TRUE(record(1));
-  EXPECT_EQ(decisions->in_flight.ended(), 1);
+  EXPECT_EQ(decisions->in_flight.n_ended(), 1);
   EXPECT_TRUE(decisions->recording.in_trouble()) << "another one was recorded";
   now = moment_after(now, 1000);
   EXPECT_TRUE(record(0));
-  EXPECT_EQ(decisions->in_flight.ended(), 0);
+  EXPECT_EQ(decisions->in_flight.n_ended(), 0);
   EXPECT_FALSE(decisions->recording.in_trouble());
 }
 

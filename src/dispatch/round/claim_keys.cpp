@@ -225,7 +225,7 @@ DrainStops ClaimRound::dead_letter_stops(RoundSink &sink, uint64_t key_hash) {
     return false;
   });
   /* Rejected events that are not recorded as dead letters yet, because their rows are locked. */
-  for (const InFlightEvent *event = d_.in_flight.first_ended(); event; event = event->next)
+  for (const InFlightEvent *event : d_.in_flight.ended())
     if (event->outcome == Outcome::REJECTED && event->sink == &sink.events && event->key_hash == key_hash)
       stops.dead = std::min(stops.dead, event->position);
   return stops;

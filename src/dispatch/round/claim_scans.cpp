@@ -103,7 +103,7 @@ bool ClaimRound::scan_due(RoundSink &sink) {
 /* Does the sink have deferred events that are not recorded yet? An early retry would miss them, since their rows do
  * not show the reason yet. */
 static bool any_deferred_to_be_recorded(const InFlight &in_flight, const RoundSink &sink) {
-  for (const InFlightEvent *event = in_flight.first_ended(); event; event = event->next)
+  for (const InFlightEvent *event : in_flight.ended())
     if (event->sink == &sink.events && event->outcome == Outcome::DEFERRED && !is_recorded(event))
       return true;
   return false;

@@ -48,7 +48,7 @@ void Loop::transact(Now now, bool record, bool claim) {
 
 /* A failed transaction loses nothing: the next one records the ended events, and the claimed events are returned. */
 bool Loop::round_trip(Now now, bool record_wanted, bool claim) {
-  const bool record = record_wanted && d_.in_flight.ended() > 0;
+  const bool record = record_wanted && d_.in_flight.n_ended() > 0;
 
   record_others_ = false;
   more_ = false;
@@ -91,7 +91,7 @@ void Loop::take(uint64_t ticket, const Completion &completion, Now now) {
  * not the events'. */
 void Loop::discard_suspects() {
   for (RoundSink *sink : d_.sinks.all()) {
-    if (d_.in_flight.ended() == 0 || !port_.is_circuit_open(*sink))
+    if (d_.in_flight.n_ended() == 0 || !port_.is_circuit_open(*sink))
       continue;
     for (InFlightEvent *event = d_.take_suspects(&sink->events), *next = nullptr; event; event = next) {
       next = event->next;

@@ -137,7 +137,7 @@ bool RecordRound::count_left(bool all_failed) {
     sink->left_before = sink->left;
     sink->left = sink->left_alone = sink->not_recorded = sink->sent_not_recorded = 0;
   }
-  for (const InFlightEvent *event = d_.in_flight.first_ended(); event; event = event->next) {
+  for (const InFlightEvent *event : d_.in_flight.ended()) {
     RoundSink *sink = round_sink_of(event);
     sink->left++;
     sink->left_alone += event->record_failures > 0;
@@ -151,7 +151,7 @@ bool RecordRound::count_left(bool all_failed) {
 }
 
 bool RecordRound::committed(uint64_t lsn) {
-  for (const InFlightEvent *event = d_.in_flight.first_ended(); event; event = event->next)
+  for (const InFlightEvent *event : d_.in_flight.ended())
     if (is_recorded(event)) {
       if (RoundSink *given_to = d_.sinks.find(event->given_to))
         given_to->cursor->rewind(event->position); /* not before: claims skip the row of an event in flight */

@@ -113,7 +113,7 @@ bool record_committed(Now now) {
   LWLockAcquire(shared_state()->lock, LW_EXCLUSIVE); /* several workers count for one sink */
   for (size_t i = 0; i < sinks.size(); i++)
     before[i] = sinks[i]->stats ? sinks[i]->stats->delivered : 0;
-  for (InFlightEvent *event = in_flight().first_ended(); event; event = event->next)
+  for (InFlightEvent *event : in_flight().ended())
     if (is_recorded(event))
       count_event(event);
   for (size_t i = 0; i < sinks.size(); i++) {
@@ -124,7 +124,7 @@ bool record_committed(Now now) {
     shared_sink_rate(sinks[i]->stats, sinks[i]->stats->delivered - before[i], now.moment);
   }
   LWLockRelease(shared_state()->lock);
-  for (InFlightEvent *event = in_flight().first_ended(); event; event = event->next) {
+  for (InFlightEvent *event : in_flight().ended()) {
     if (is_recorded(event))
       decision_log(decision_of(event), event->position, sink_of(event)->name,
                    event->outcome == Outcome::DEFERRED ? "no attempt is spent" : NULL, 0);

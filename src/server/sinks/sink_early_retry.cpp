@@ -9,7 +9,7 @@
 
 /* Do the rows of all events that have failed say so? */
 static bool all_recorded(const WorkerSink *sink) {
-  for (const dispatch::InFlightEvent *event = dispatcher().in_flight.first_ended(); event; event = event->next)
+  for (const dispatch::InFlightEvent *event : dispatcher().in_flight.ended())
     if (event->sink == &sink->events && event->outcome != dispatch::Outcome::SENT && !dispatch::is_recorded(event))
       return false;
   return true;

@@ -159,17 +159,17 @@ static void wait_for_something(void) {
   for (;;) {
     Now now = now_read();
     completions_collect(now);
-    if (in_flight().count() == in_flight().ended() || now.moment >= until)
+    if (in_flight().count() == in_flight().n_ended() || now.moment >= until)
       break;
     worker_wait(milliseconds_until(now.moment, until), true, true);
   }
   until = moment_after(moment_now(), LAST_RECORDING_MS);
   int before;
   do {
-    before = in_flight().ended();
+    before = in_flight().n_ended();
     if (before > 0)
       (void)worker_loop().round_trip(now_read(), true, false);
-  } while (in_flight().ended() < before || (worker_loop().records_others() && moment_now() < until));
+  } while (in_flight().n_ended() < before || (worker_loop().records_others() && moment_now() < until));
   end_worker();
 }
 
@@ -181,7 +181,7 @@ static void wait_for_something(void) {
   worker_slot_report_activity("giving its slot to another database");
   worker_loop().return_held();
   worker_sinks_close();
-  while (!ShutdownRequestPending && in_flight().count() > in_flight().ended()) {
+  while (!ShutdownRequestPending && in_flight().count() > in_flight().n_ended()) {
     worker_wait(1000, true, true);
     Now now = now_read();
     completions_collect(now);
