@@ -2,22 +2,12 @@
  * names, or on another thread when there is that of FAIL_THREAD. The file is removed then. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-static int is_worker(void) {
-  char title[64] = "";
-  const int file = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
-
-  if (file < 0)
-    return 0;
-  const ssize_t n = read(file, title, sizeof(title) - 1);
-  close(file);
-  return n > 0 && strstr(title, "outbox worker") != NULL;
-}
+#include "is_worker.h"
 
 static int is_operator_new(const void *caller) {
   Dl_info info;
