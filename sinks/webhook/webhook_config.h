@@ -28,6 +28,8 @@ struct WebhookConfig final : SinkConfig, WebhookOptions {
   bool knows_mapping = false;        // false: the user mapping was not given
 
   bool is_https() const { return target.is_https(); }
+  /* The URL of the requests that name none of their own. */
+  const std::string &url() const { return target.has_variables() ? target.origin() : target.text(); }
   void check_event(const ob_event &event) const override;
   std::chrono::milliseconds longest_delay() const override { return max_pause; }
   Preview preview(const ob_event &event, int64_t now) const override;

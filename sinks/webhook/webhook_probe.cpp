@@ -35,7 +35,8 @@ bool get_token(const WebhookConfig &config, Probe &probe) {
 
 /* "OPTIONS *" is HTTP's ping: it names no resource, so no handler of events sees it. Any answer will do, unless it is
  * about the connection: connecting alone does not show an endpoint that hangs, or a port that wants TLS. */
-void answers(const std::shared_ptr<const WebhookConfig> &config, const std::string &url, Probe &probe) {
+void answers(const std::shared_ptr<const WebhookConfig> &config, Probe &probe) {
+  const std::string &url = config->url();
   HttpTransfer transfer(config, probe.sink(), url, "OPTIONS");
   transfer.prepare({}, {}, {});
   const bool by_proxy = config->proxy.is_used() && same_name(std::string_view(url).substr(0, 5), "http:");
@@ -59,14 +60,13 @@ void answers(const std::shared_ptr<const WebhookConfig> &config, const std::stri
 
 void probe_webhook(const std::shared_ptr<const WebhookConfig> &config, Probe &probe) {
   init_libcurl();
-  const std::string url = WebhookProtocol(config).url();
   show_public_keys(*config, probe);
   /* The connection is closed before a request is sent: some endpoints serve one at a time. */
-  if (!HttpProbe(config, url, probe).connects() || !get_token(*config, probe))
+  if (!HttpProbe(config, config->url(), probe).connects() || !get_token(*config, probe))
     return;
   probe.can_deliver();
   if (!probe.sends())
-    answers(config, url, probe);
+    answers(config, probe);
 }
 
 }  // namespace outbox

@@ -7,7 +7,7 @@ namespace outbox {
 
 static std::unique_ptr<Renewed<OauthToken>> tokens_of(const std::shared_ptr<const WebhookConfig> &config,
                                                       std::shared_ptr<Reporter> reporter) {
-  if (!config->oauth || !reporter)
+  if (!config->oauth)
     return nullptr;
   return std::make_unique<Renewed<OauthToken>>([config](const Stop &stop) { return config->oauth->fetch(stop); },
                                                [reporter = std::move(reporter)] { reporter->wake(); });

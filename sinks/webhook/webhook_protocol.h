@@ -18,12 +18,10 @@ const char *hint_of(long status);
 
 class WebhookProtocol final : public HttpProtocol {
 public:
-  /* Without a reporter it fetches no access tokens. Throws std::system_error if no thread can be started. */
-  explicit WebhookProtocol(std::shared_ptr<const WebhookConfig> config, std::shared_ptr<Reporter> reporter = {});
+  /* Throws std::system_error if no thread can be started. */
+  WebhookProtocol(std::shared_ptr<const WebhookConfig> config, std::shared_ptr<Reporter> reporter);
 
-  const std::string &url() const override {
-    return config_->target.has_variables() ? config_->target.origin() : config_->target.text();
-  }
+  const std::string &url() const override { return config_->url(); }
   HttpMessage render(const ob_event &event) const override { return config_->render(event); }
   std::optional<HttpGrant> grant() const override;
   void refused(const std::shared_ptr<const std::string> &grant) const override;
