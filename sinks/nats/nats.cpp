@@ -46,7 +46,10 @@ public:
 
   const std::vector<OptionSpec> &options() const override { return NatsOptions::table().specs(); }
   std::vector<OptionName> target_options() const override { return {HOSTS}; }
-  void check_mapping(const Options &mapping) const override { NatsOptions().read_mapping(mapping); }
+  void check_mapping(const Options &mapping) const override {
+    NatsOptions options;
+    ConnectOptions::read_mapping(mapping, options);
+  }
   SecretMask secrets(const SinkConfig &config, const Options &mapping) const override {
     SecretMask mask = SinkKind::secrets(config, mapping);
     if (const auto &parts = static_cast<const NatsConfig &>(config).options.credentials) {

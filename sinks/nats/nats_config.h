@@ -9,7 +9,7 @@ namespace outbox::nats {
 class NatsConfig final : public SinkConfig {
 public:
   NatsConfig(const Options &server, const Options *mapping, Owner owner) /* throws BadInput */
-      : options(NatsOptions::parse(server, mapping, owner)), maker(options) {}
+      : options(ConnectOptions::parse<NatsOptions>(server, mapping, owner)), maker(options) {}
 
   void check_event(const ob_event &event) const override;
   void check_new_event(const ob_event &event) const override { maker.check_new(event); }

@@ -92,25 +92,15 @@ static void check_login(const Options &mapping) {
     required(USER, PASSWORD);
 }
 
-void NatsOptions::read_mapping(const Options &mapping) {
-  table().read(mapping, OB_USER_MAPPING, *this);
+void NatsOptions::check_mapping(const Options &mapping) {
   check_login(mapping);
   if (credentials)
     nkey = credentials->nkey;
-  check_certificate();
 }
 
-NatsOptions NatsOptions::parse(const Options &server, const Options *mapping, Owner owner) {
-  NatsOptions made;
-  table().read(server, OB_SERVER, made);
-  made.check_format(server);
-  check_placements(made.placements, made.format == Format::CloudEvents);
-  made.complete_connection({"server", "4222", "4222"}, server, owner);
-  if (mapping) {
-    made.read_mapping(*mapping);
-    made.check_certificate_is_used();
-  }
-  return made;
+void NatsOptions::check_server(const Options &server) const {
+  check_format(server);
+  check_placements(placements, format == Format::CloudEvents);
 }
 
 std::string NatsOptions::who() const {

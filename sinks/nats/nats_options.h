@@ -18,6 +18,8 @@ inline constexpr OptionName SUBJECT{"subject"}, STREAM{"stream"}, MAX_MESSAGE_BY
 
 /* Immutable once it is parsed. */
 struct NatsOptions : ConnectOptions, FormatOptions {
+  NatsOptions() : ConnectOptions({"server", "4222", "4222"}) {}
+
   Template subject = Template::parse(SUBJECT, "outbox.event.${aggregate_type}.${event_type}");
   std::string stream; /* empty: any */
   uint32_t max_in_flight = 2000;
@@ -29,9 +31,9 @@ struct NatsOptions : ConnectOptions, FormatOptions {
   std::optional<Nkey> nkey; /* that of the credentials, too */
 
   static const OptionTable<NatsOptions> &table();
-  /* Both throw BadInput. `mapping` may be null. */
-  static NatsOptions parse(const Options &server, const Options *mapping, Owner owner);
-  void read_mapping(const Options &mapping);
+  /* Of ConnectOptions::parse(). */
+  void check_server(const Options &server) const;
+  void check_mapping(const Options &mapping);
   /* As what the sink logs in, for texts: "user \"app\"". */
   std::string who() const;
 };

@@ -9,7 +9,7 @@ namespace outbox::rabbitmq {
 class RabbitConfig final : public SinkConfig {
 public:
   RabbitConfig(const Options &server, const Options *mapping, Owner owner) /* throws BadInput */
-      : options(RabbitOptions::parse(server, mapping, owner)), maker(options) {}
+      : options(ConnectOptions::parse<RabbitOptions>(server, mapping, owner)), maker(options) {}
 
   void check_event(const ob_event &event) const override;
   void check_new_event(const ob_event &event) const override { maker.check_new(event); }

@@ -92,8 +92,7 @@ const OptionTable<RabbitOptions> &RabbitOptions::table() {
   return table;
 }
 
-void RabbitOptions::read_mapping(const Options &mapping) {
-  table().read(mapping, OB_USER_MAPPING, *this);
+void RabbitOptions::check_mapping(const Options &mapping) {
   auto given = [&](OptionName name) { return find_option(mapping, name); };
   auto required = [](OptionName name, OptionName with, const char *detail) {
     throw BadInput(OB_MISSING_OPTION, name,
@@ -103,26 +102,17 @@ void RabbitOptions::read_mapping(const Options &mapping) {
     required(PASSWORD, USER, "The broker asks for both.");
   if (given(PASSWORD) && !given(USER))
     required(USER, PASSWORD, "The broker asks for both.");
-  check_certificate();
   if (!certificate_pem.empty() && !given(USER))
     user.clear();
 }
 
-RabbitOptions RabbitOptions::parse(const Options &server, const Options *mapping, Owner owner) {
-  RabbitOptions made;
-  table().read(server, OB_SERVER, made);
-  if (!made.exchange)
+void RabbitOptions::check_server(const Options &server) const {
+  if (!exchange)
     throw BadInput(OB_MISSING_OPTION, EXCHANGE, "option \"exchange\" is required",
                    "A message is published to an exchange.",
                    "Example: OPTIONS (exchange 'events'). The default exchange is the empty text.");
-  made.check_format(server);
-  check_placements(made.placements);
-  made.complete_connection({"broker", "5672", "5671"}, server, owner);
-  if (mapping) {
-    made.read_mapping(*mapping);
-    made.check_certificate_is_used();
-  }
-  return made;
+  check_format(server);
+  check_placements(placements);
 }
 
 std::string RabbitOptions::who() const {

@@ -25,6 +25,8 @@ inline bool routes(std::string_view header) {
 
 /* Immutable once it is parsed. */
 struct RabbitOptions : ConnectOptions, FormatOptions {
+  RabbitOptions() : ConnectOptions({"broker", "5672", "5671"}) {}
+
   std::optional<Template> exchange; /* there is one */
   Template routing_key = Template::parse(ROUTING_KEY, "${aggregate_type}.${event_type}");
   std::string vhost = "/";
@@ -35,9 +37,9 @@ struct RabbitOptions : ConnectOptions, FormatOptions {
   std::string user = "guest", password = "guest"; /* what a new broker accepts from its own machine */
 
   static const OptionTable<RabbitOptions> &table();
-  /* Both throw BadInput. `mapping` may be null. */
-  static RabbitOptions parse(const Options &server, const Options *mapping, Owner owner);
-  void read_mapping(const Options &mapping);
+  /* Of ConnectOptions::parse(). */
+  void check_server(const Options &server) const;
+  void check_mapping(const Options &mapping);
 
   /* Authenticate by the client's certificate: there is one, and no user. */
   bool external() const { return user.empty(); }

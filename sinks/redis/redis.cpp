@@ -35,7 +35,10 @@ public:
 
   const std::vector<OptionSpec> &options() const override { return RedisOptions::table().specs(); }
   std::vector<OptionName> target_options() const override { return {HOSTS}; }
-  void check_mapping(const Options &mapping) const override { RedisOptions().read_mapping(mapping); }
+  void check_mapping(const Options &mapping) const override {
+    RedisOptions options;
+    ConnectOptions::read_mapping(mapping, options);
+  }
   std::shared_ptr<const SinkConfig> parse(const Options &server, const Options *mapping, Owner owner) const override {
     return std::make_shared<RedisConfig>(server, mapping, owner);
   }

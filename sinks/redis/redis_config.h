@@ -9,7 +9,7 @@ namespace outbox::redis {
 class RedisConfig final : public SinkConfig {
 public:
   RedisConfig(const Options &server, const Options *mapping, Owner owner) /* throws BadInput */
-      : options(RedisOptions::parse(server, mapping, owner)), maker(options) {}
+      : options(ConnectOptions::parse<RedisOptions>(server, mapping, owner)), maker(options) {}
 
   void check_event(const ob_event &event) const override;
   void check_new_event(const ob_event &event) const override { maker.check_new(event); }

@@ -51,31 +51,21 @@ const OptionTable<RedisOptions> &RedisOptions::table() {
   return table;
 }
 
-void RedisOptions::read_mapping(const Options &mapping) {
-  table().read(mapping, OB_USER_MAPPING, *this);
+void RedisOptions::check_mapping(const Options &mapping) const {
   if (find_option(mapping, USER) && password.empty())
     throw BadInput(OB_MISSING_OPTION, PASSWORD, "option \"password\" is required with \"user\"",
                    "The server asks for both.");
-  check_certificate();
 }
 
-RedisOptions RedisOptions::parse(const Options &server, const Options *mapping, Owner owner) {
-  RedisOptions made;
-  table().read(server, OB_SERVER, made);
-  made.check_format(server);
-  for (const Placement &placement : made.placements)
+void RedisOptions::check_server(const Options &server) const {
+  check_format(server);
+  for (const Placement &placement : placements)
     if (placement.place == Place::Partition)
       throw BadInput(OB_BAD_VALUE, HEADERS, "an entry has no partition",
                      "Option \"headers\" names a column that is the partition.",
                      "Place it in a header, or in option \"stream\".");
-  if (made.wait_replicas == 0)
+  if (wait_replicas == 0)
     refuse_without_meaning(server, WAIT_TIMEOUT, "The sink waits for no replicas: set wait_replicas.");
-  made.complete_connection({"server", "6379", "6379"}, server, owner);
-  if (mapping) {
-    made.read_mapping(*mapping);
-    made.check_certificate_is_used();
-  }
-  return made;
 }
 
 }  // namespace outbox::redis

@@ -16,6 +16,8 @@ inline constexpr OptionName STREAM{"stream"}, MAXLEN{"maxlen"}, WAIT_REPLICAS{"w
 
 /* Immutable once it is parsed. */
 struct RedisOptions : ConnectOptions, FormatOptions {
+  RedisOptions() : ConnectOptions({"server", "6379", "6379"}) {}
+
   Template stream = Template::parse(STREAM, "outbox.event.${aggregate_type}");
   std::optional<int64_t> maxlen;
   int database = 0;
@@ -26,9 +28,9 @@ struct RedisOptions : ConnectOptions, FormatOptions {
   std::string user = "default", password; /* no password: no login */
 
   static const OptionTable<RedisOptions> &table();
-  /* Both throw BadInput. `mapping` may be null. */
-  static RedisOptions parse(const Options &server, const Options *mapping, Owner owner);
-  void read_mapping(const Options &mapping);
+  /* Of ConnectOptions::parse(). */
+  void check_server(const Options &server) const;
+  void check_mapping(const Options &mapping) const;
 };
 
 }  // namespace outbox::redis

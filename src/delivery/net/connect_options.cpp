@@ -66,8 +66,7 @@ std::vector<Row<ConnectOptions>> ConnectOptions::rows() {
       ClientCertificate::rows());
 }
 
-void ConnectOptions::complete_connection(const PeerWords &of, const Options &server, Owner owner) {
-  words = of;
+void ConnectOptions::complete_connection(const Options &server, Owner owner) {
   const char *port = tls ? words.tls_port : words.port;
   if (hosts.empty())
     throw BadInput(OB_MISSING_OPTION, HOSTS, "option \"hosts\" is required",

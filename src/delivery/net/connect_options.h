@@ -33,7 +33,9 @@ struct PeerWords {
 
 /* Immutable once it is parsed. */
 struct ConnectOptions : ClientCertificate {
-  PeerWords words{"peer", "", ""};
+  explicit ConnectOptions(const PeerWords &of = {"peer", "", ""}) : words(of) {}
+
+  PeerWords words;
   std::vector<Host> hosts;
   bool tls = false, verify = true;
   std::string ca_pem;
@@ -43,15 +45,39 @@ struct ConnectOptions : ClientCertificate {
 
   /* All but `hosts`, of which a kind says more: row(HOSTS, &Config::hosts, parse_hosts, "..."). */
   static std::vector<Row<ConnectOptions>> rows();
-  /* After the rows of the server were read: checks them together, and completes hosts and guard. Throws BadInput. */
-  void complete_connection(const PeerWords &of, const Options &server, Owner owner);
-  void check_certificate_is_used() const; /* needs both */
+  /* Both read the options of a kind, which derives from this: it has a table(), and check_server(server) and
+   * check_mapping(mapping), which check together what the table has read. `mapping` may be null. Throw BadInput. */
+  template <class Kind> static Kind parse(const Options &server, const Options *mapping, Owner owner);
+  template <class Kind> static void read_mapping(const Options &mapping, Kind &made);
 
   bool leaves_this_machine() const;
   std::vector<Advice> advise(const Options &server) const;
+
+private:
+  /* After the rows of the server were read: checks them together, and completes hosts and guard. Throws BadInput. */
+  void complete_connection(const Options &server, Owner owner);
+  void check_certificate_is_used() const; /* needs both */
 };
 
 /* host, host:port, or [v6 address]:port, separated by commas; without a port it is empty. Throws BadInput. */
 std::vector<Host> parse_hosts(const std::string &name, const std::string &value);
+
+template <class Kind> void ConnectOptions::read_mapping(const Options &mapping, Kind &made) {
+  Kind::table().read(mapping, OB_USER_MAPPING, made);
+  made.check_mapping(mapping);
+  made.check_certificate();
+}
+
+template <class Kind> Kind ConnectOptions::parse(const Options &server, const Options *mapping, Owner owner) {
+  Kind made;
+  Kind::table().read(server, OB_SERVER, made);
+  made.check_server(server);
+  made.complete_connection(server, owner);
+  if (mapping) {
+    read_mapping(*mapping, made);
+    made.check_certificate_is_used();
+  }
+  return made;
+}
 
 }  // namespace outbox
