@@ -8,6 +8,7 @@
  */
 #pragma once
 
+#include <exception>
 #include <new>
 
 namespace outbox {
@@ -26,6 +27,13 @@ template <class Body> void or_out_of_memory(Body body) noexcept {
     out_of_memory();
   } catch (...) { /* who runs `body` reports what it did not finish */
   }
+}
+
+/* For a handler that reports a failure: its text. A lack of memory is not reported, but thrown on. */
+inline const char *text_unless_memory(const std::exception &failure) {
+  if (dynamic_cast<const std::bad_alloc *>(&failure))
+    throw;
+  return failure.what();
 }
 
 }  // namespace outbox

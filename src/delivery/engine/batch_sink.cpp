@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "delivery/base/out_of_memory.h"
 #include "delivery/base/thread.h"
 
 namespace outbox {
@@ -48,10 +49,8 @@ void BatchSink::flush() {
 BatchSink::Outcome BatchSink::deliver(const std::vector<std::string> &messages) {
   try {
     return deliver_(messages);
-  } catch (const std::bad_alloc &) {
-    throw;
   } catch (const std::exception &error) {
-    return Outcome::failed(0, Failure::SinkDown, error.what());
+    return Outcome::failed(0, Failure::SinkDown, text_unless_memory(error));
   } catch (...) {
     return Outcome::failed(0, Failure::SinkDown, {});
   }

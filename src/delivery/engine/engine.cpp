@@ -89,10 +89,8 @@ size_t OpenSink::submit(const ob_event *events, size_t n) {
 template <class Step> void OpenSink::or_warn(Step step) {
   try {
     step();
-  } catch (const std::bad_alloc &) {
-    throw;
   } catch (const std::exception &error) {
-    engine_.completion_queue_->log(OB_LOG_WARNING, name_, error.what());
+    engine_.completion_queue_->log(OB_LOG_WARNING, name_, text_unless_memory(error));
   }
 }
 

@@ -65,10 +65,8 @@ std::shared_ptr<void> Probe::try_out(const SinkKind &kind, const Options &server
     return deliver_test_event(kind, std::move(config), *this);
   } catch (const BadInput &bad) {
     failed("options", bad.what() + (bad.detail.empty() ? "" : ": " + bad.detail), bad.hint);
-  } catch (const std::bad_alloc &) {
-    throw;
   } catch (const std::exception &error) { /* a library failed to start */
-    failed("probe", error.what());
+    failed("probe", text_unless_memory(error));
   }
   return nullptr;
 }

@@ -313,10 +313,8 @@ void HttpSender::Requests::start(Time now, std::shared_ptr<const std::string> gr
     prepare(*request.transfer, request.content, request.call);
     run(active_.begin());
     return;
-  } catch (const std::bad_alloc &) {
-    throw;
   } catch (const std::exception &error) {
-    end_all(request, Outcome::Retry, error.what());
+    end_all(request, Outcome::Retry, text_unless_memory(error));
   }
   active_.erase(active_.begin());
 }
@@ -348,10 +346,8 @@ void HttpSender::Requests::done(Requested::iterator request, CURLcode code) {
       end(*request, verdict);
     if (pauses_long)
       shed();
-  } catch (const std::bad_alloc &) {
-    throw;
   } catch (const std::exception &error) {
-    end_all(*request, Outcome::Retry, error.what());
+    end_all(*request, Outcome::Retry, text_unless_memory(error));
   }
   keep(std::move(request->transfer));
   active_.erase(request);

@@ -14,6 +14,7 @@
 #include <string>
 #include <thread>
 
+#include "delivery/base/out_of_memory.h"
 #include "delivery/base/thread.h"
 #include "delivery/identity/http_fetch.h"
 
@@ -90,10 +91,8 @@ private:
         Grant<Value> grant = fetch_([this] { return stopping(); });
         expires = grant.expires;
         value = std::make_shared<const Value>(std::move(grant.value));
-      } catch (const std::bad_alloc &) {
-        throw;
       } catch (const std::exception &failure) {
-        error = failure.what();
+        error = text_unless_memory(failure);
       }
       lock.lock();
       auto now = std::chrono::steady_clock::now();

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 
+#include "delivery/base/out_of_memory.h"
 #include "delivery/base/thread.h"
 
 namespace outbox {
@@ -34,10 +35,8 @@ void PeerThread::run() {
       return;
     } catch (const PeerError &error) {
       lose(error);
-    } catch (const std::bad_alloc &) {
-      throw;
     } catch (const std::exception &error) {
-      lose({"connect", OB_REASON_OTHER, error.what()});
+      lose({"connect", OB_REASON_OTHER, text_unless_memory(error)});
     }
   }
 }
