@@ -58,9 +58,8 @@ TEST(Probe, EndsWhenItsTimeIsUp) {
   EXPECT_FALSE(probe.steps[0].ok);
 }
 
-/* A destructor that hangs (a resolver) must not delay the results. */
+/* A destructor that hangs (a resolver) must delay neither the results nor a test event. */
 TEST(Probe, IsToldBeforeItsRemainsAreGone) {
-  auto hang = std::make_shared<memory::Hang>();
   struct Remains {
     std::shared_ptr<memory::Hang> hang;
     ~Remains() {
@@ -68,12 +67,18 @@ TEST(Probe, IsToldBeforeItsRemainsAreGone) {
       hang->gone.set_value();
     }
   };
-  door::Engine engine;
-  memory::control("hanging").remains = std::make_shared<Remains>(hang);
-  door::Probe probe(engine, "memory", {}, {}, 10'000, "hanging");
-  EXPECT_TRUE(probe.end());
-  hang->let_go.set_value();
-  EXPECT_EQ(hang->gone.get_future().wait_for(patient(20s)), std::future_status::ready);
+  for (const bool send : {false, true}) {
+    auto hang = std::make_shared<memory::Hang>();
+    door::Engine engine;
+    memory::control("hanging").remains = std::make_shared<Remains>(hang);
+    memory::control("hanging").ends_of_test_events = {outbox::Outcome::Sent};
+    door::Probe probe(engine, "memory", {}, {}, 10'000, "hanging", send);
+    EXPECT_TRUE(probe.end());
+    EXPECT_EQ(probe.steps.size(), send ? 2u : 1u);
+    EXPECT_TRUE(probe.ok()) << probe.text();
+    hang->let_go.set_value();
+    EXPECT_EQ(hang->gone.get_future().wait_for(patient(20s)), std::future_status::ready);
+  }
 }
 
 TEST(Probe, NobodyWaitsAnyMore) {

@@ -53,28 +53,25 @@ void Probe::failed(std::string name, std::string message, std::string hint, std:
   add({std::move(name), false, std::move(message), std::move(hint), ms});
 }
 
-std::shared_ptr<void> Probe::try_out(const SinkKind &kind, const Options &server, const Options &mapping,
-                                     Owner owner) {
+void Probe::try_out(const SinkKind &kind, const Options &server, const Options &mapping, Owner owner,
+                    Remains &remains) {
   try {
     auto config = parse_options(kind, server, &mapping, owner);
     secrets_ = kind.secrets(*config, mapping);
-    auto remains = kind.probe(config, *this);
-    if (!send_ || !can_deliver_)
-      return remains;
-    remains.reset(); /* some peers serve one connection at a time */
-    return deliver_test_event(kind, std::move(config), *this);
+    remains.push_back(kind.probe(config, *this));
+    if (send_ && can_deliver_)
+      remains.push_back(deliver_test_event(kind, std::move(config), *this));
   } catch (const BadInput &bad) {
     failed("options", bad.what() + (bad.detail.empty() ? "" : ": " + bad.detail), bad.hint);
   } catch (const std::exception &error) { /* a library failed to start */
     failed("probe", text_unless_memory(error));
   }
-  return nullptr;
 }
 
 void Probe::run(const SinkKind &kind, const Options &server, const Options &mapping, Owner owner) {
   assert(!main_.is_current());
-  std::shared_ptr<void> remains; /* destroyed last, after done_ is set */
-  or_out_of_memory([&] { remains = try_out(kind, server, mapping, owner); });
+  Remains remains; /* destroyed last, after done_ is set: that may take longer than the probe */
+  or_out_of_memory([&] { try_out(kind, server, mapping, owner, remains); });
   std::lock_guard lock(mutex_);
   done_ = true;
   completion_queue_->wake();

@@ -49,9 +49,9 @@ public:
   std::chrono::milliseconds timeout() const { return timeout_; }
   /* Whether a test event is asked for. It is sent if the kind calls can_deliver(). */
   bool sends() const { return send_; }
-  /* As far as the steps show, events get through. */
+  /* The kind calls it when all of its steps show that events would be delivered. */
   void can_deliver() { can_deliver_ = true; }
-  /* Topics of events that wait, separated by commas. */
+  /* The topics of pending events, separated by commas. */
   const std::string &topics() const { return topics_; }
   double ms_since_start(Clock::time_point when) const;
   void passed(std::string name, std::string message, std::string hint = {}, std::optional<double> ms = {});
@@ -64,7 +64,8 @@ public:
   bool poll(std::vector<ProbeStep> &steps) const;
 
 private:
-  std::shared_ptr<void> try_out(const SinkKind &kind, const Options &server, const Options &mapping, Owner owner);
+  using Remains = std::vector<std::shared_ptr<void>>;
+  void try_out(const SinkKind &kind, const Options &server, const Options &mapping, Owner owner, Remains &remains);
   void add(ProbeStep step);
 
   const OwnThread main_;
