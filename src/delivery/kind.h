@@ -1,18 +1,17 @@
 /*
- * kind.h: the border between outbox and a kind of sink in a library of its own. The library gives one struct of
- * functions, ob_sink_kind, by the function that has the name OB_KIND_INIT, and outbox calls nothing else of it. Only
- * C types cross. So both sides may be built by different compilers and from different versions of the C++ classes
- * behind the functions. The kind "manual", which is in outbox itself, has a struct as well.
+ * kind.h: the interface between outbox and a kind of sink in a library of its own. The library exports one function,
+ * which has the name OB_KIND_INIT and returns a struct of functions, ob_sink_kind. Outbox calls nothing else of the
+ * library, and only C types are passed. So both sides may be built by different compilers and from different versions
+ * of the C++ classes behind the functions. The kind "manual", which is in outbox itself, has a struct as well.
  *
- * A library outbox_KIND may have a second one beside it, outbox_KIND_messages (`messages_only`), which a session
- * loads that only checks or shows events. It links no client library, whose loading would cost each session
+ * Beside the library outbox_KIND there may be a second one, outbox_KIND_messages (`messages_only`). Sessions that
+ * only check or preview events load it instead: it links no client library, whose loading would take each session
  * milliseconds.
  *
- * Outbox hands over no struct of callbacks (log, complete, wake, mask secrets, judge an address, send by HTTP). A
- * library's state is its own: outbox takes what the library has (an engine's descriptor, collect, next_log) and tells
- * it what it must know (configure), both on the caller's thread. So no thread of a kind enters outbox, and neither
- * side calls the other while it is being called. The masks, the network guard and the HTTP loop are in each library,
- * from the kit's archive.
+ * Outbox gives the library no callbacks. It fetches completions and log lines (the engine's descriptor, collect() and
+ * next_log()) and sets what the library must know (configure()), on its own thread. So no thread of a kind runs code
+ * of outbox, and neither side calls the other while it is being called. Each library has masks, a network guard and
+ * an HTTP loop of its own, from the kit's archive.
  *
  * Rules: every function is noexcept and safe to call from a thread that may later longjmp (none keeps a lock or a C++
  * object alive in the caller's frame); none blocks on the network, except engine_close(), which is bounded. All
@@ -33,7 +32,7 @@ extern "C" {
 #define OB_NOEXCEPT
 #endif
 
-/* The interface is this file. Its number is raised by each change after which a kind must be compiled anew. */
+/* OB_KIND_INTERFACE is raised with each change of this file after which kinds must be compiled anew. */
 enum { OB_KIND_MAGIC = 0x6f627831, OB_KIND_INTERFACE = 15 };
 
 /* ---- plain data ------------------------------------------------------------------------------------------- */
@@ -113,8 +112,10 @@ typedef struct ob_sink_options {
   size_t n_server;
   const ob_option *mapping; /* of PUBLIC's user mapping: the secrets */
   size_t n_mapping;
-  bool mapping_known;      /* false: the caller may not read the mapping, and what depends on it is left out */
-  bool owner_is_superuser; /* the server's: the sink may connect to any network; of sink_open() and probe_start() */
+  bool mapping_known; /* false: the caller may not read the mapping, and what depends on it is left out */
+  /* The owner of the server is one, so the sink may connect to any network. Only sink_open() and probe_start() read
+   * it. */
+  bool owner_is_superuser;
 } ob_sink_options;
 
 typedef enum ob_scope {
@@ -124,8 +125,8 @@ typedef enum ob_scope {
   OB_TARGET /* those of the server that hold the address of the sink, such as "url" */
 } ob_scope;
 
-/* The largest payload that the option max_payload can allow, and its default, in bytes. To send a payload takes about
- * four times its size of the worker's memory. */
+/* The largest value of the option max_payload, and its default, in bytes. While an event is sent, the worker needs
+ * about four times the size of its payload. */
 #define OB_LARGEST_PAYLOAD ((size_t)256 * 1024 * 1024)
 #define OB_DEFAULT_MAX_PAYLOAD ((size_t)16 * 1024 * 1024)
 
@@ -140,7 +141,7 @@ typedef struct ob_common {
   const char *default_retry; /* static string */
   int64_t disable_after_ms;  /* the sink is disabled after failing for this long without a success; 0 = never */
   size_t max_payload;        /* bytes of the largest payload that the sink takes, as it is given in ob_event */
-  int64_t longest_answer_ms; /* a peer that has not answered an event for so long does not answer any more */
+  int64_t longest_answer_ms; /* a peer that has not answered an event within this time counts as hanging */
 } ob_common;
 
 /* Options that are valid and yet a typical mistake, for outbox.doctor(). */
@@ -186,7 +187,7 @@ typedef enum ob_reason {
   OB_REASON_BROKER,       /* a broker responds, but cannot store */
   OB_REASON_BLOCKED,      /* the network guard refused the address */
   OB_REASON_INVALID,      /* this event cannot be sent with the sink's options */
-  /* Acknowledged as stored before, though the sink has not sent it before: the peer has dropped it. */
+  /* The peer dropped the event as a duplicate, although the sink had not sent it before. */
   OB_REASON_DUPLICATE,
   OB_REASON_OTHER,
   OB_REASONS
@@ -203,8 +204,8 @@ typedef struct ob_sink_status {
   ob_sink_state state;
   uint32_t credit;       /* how many events the sink takes now; 0 while the circuit is open, 1 or more for probes */
   int64_t outage_ms;     /* time since the first failure of the outage; -1 while the circuit is closed */
-  int64_t retry_in_ms;   /* with credit 0: when to ask again; -1 = when a completion arrives */
-  int64_t paused_ms;     /* the peer has asked for a pause, which lasts this long; 0 = it has not */
+  int64_t retry_in_ms;   /* with credit 0: the time until credit may rise; -1 = when a completion arrives */
+  int64_t paused_ms;     /* the rest of a pause for which the peer has asked; 0 = there is none */
   uint64_t failed_tries; /* failed attempts and connections since the sink was opened */
   /* All failures by reason since the sink was opened, and their sum. n_failures changes whenever a count does. */
   uint64_t n_failures;
@@ -214,10 +215,9 @@ typedef struct ob_sink_status {
 
 /* The caller tells an open sink about a change. Members that are zero change nothing. */
 typedef struct ob_sink_order {
-  /* `of` processes send to the same peer and this one is number `index`, so the sink keeps to its part of the sink's
-   * limits. `rate_clock` points to 8 bytes of shared memory that all of them use for this sink, initially 0, in
-   * which they keep the rate limit together; it must outlive the sink. With NULL, each process keeps to its part of
-   * the rate limit too. */
+  /* `of` processes send to the same peer, and this one is number `index`: each uses its part of the sink's limits.
+   * `rate_clock` points to 8 bytes of shared memory, initially 0, by which all processes keep the sink's rate limit
+   * together; it must outlive the sink. With NULL, each process uses its part of the rate limit, too. */
   int index, of;
   int64_t *rate_clock;
   /* Whether ob_completion.acknowledgement is wanted. At first it is not: it takes time. */
@@ -231,8 +231,8 @@ typedef struct ob_sink_order {
 typedef enum ob_outcome {
   OB_SENT,  /* acknowledged */
   OB_RETRY, /* this event failed: spend an attempt, wait, try again */
-  /* Its Kafka topic cannot be used now, or it failed again while the whole sink is down: block its key like a failing
-   * event's, try again after retry_after_ms, and spend no attempt, however often. */
+  /* Its target (a topic, subject or exchange) cannot be used now, or it failed again while the whole sink is down:
+   * block its key as for OB_RETRY, try again after retry_after_ms, and spend no attempt. */
   OB_DEFERRED,
   OB_REJECTED, /* this event can never be sent: a dead letter */
   OB_RETURNED  /* not sent, or the whole sink is down: claim it again, and spend no attempt */
@@ -249,8 +249,8 @@ typedef struct ob_completion {
   int64_t retry_after_ms; /* the delay that the peer asked for; -1 = none */
   bool suspect;           /* OB_RETRY, but the sink may be to blame: if the circuit opens soon, spend no attempt */
   bool slow_retry;        /* OB_RETRY: wait at least a minute (`slow` of ob_retry_delay_ms()) */
-  /* OB_RETRY: the peer refuses this event, which is a dead letter after so many answers that say so, whatever its
-   * other failures were, if the sink allows more attempts; 0 = no limit of its own. */
+  /* OB_RETRY: the peer refuses this event. After this number of refusals it is a dead letter, even if the sink allows
+   * more attempts; other failures are not counted. 0 = no such limit. */
   int max_refusals;
   const char *acknowledgement; /* OB_SENT: what the peer has answered; NULL = not kept; otherwise as `error` */
   /* NULL for OB_SENT; NUL-terminated, at most OB_ERROR_MAX bytes, and marked if it was cut; valid until the engine's
@@ -293,8 +293,8 @@ typedef struct ob_client_library {
 
 /* ---- handles ---------------------------------------------------------------------------------------------- */
 
-/* A library makes these, and its functions take them. `release` frees a checker, a preview or a probe, and is called
- * once. */
+/* The library allocates these, and they are passed only to its own functions. `release` frees a checker, a preview or
+ * a probe; call it once. */
 typedef struct ob_sink_kind ob_sink_kind;
 
 /* Tests events against one sink's options: is the topic legal, are the headers legal, is the event small enough? It
@@ -331,9 +331,9 @@ typedef struct ob_probe {
 
 /* ---- the functions ---------------------------------------------------------------------------------------- */
 
-/* A function that fails fills *error, which may be NULL. Of the others, those that return a number of names or pieces
- * of advice return SIZE_MAX when out of memory, and of those for the worker next_log() says so. `kind` is the name of
- * the kind of sink, which is also that of a kind that is not available. */
+/* A function that fails fills *error, which may be NULL. Functions without `error` report a lack of memory otherwise:
+ * option_names() and advise() return SIZE_MAX, and after those of an engine next_log() gives OB_LOG_FATAL. `kind` may
+ * also be the name of a kind that is not available. */
 struct ob_sink_kind {
   uint32_t magic; /* OB_KIND_MAGIC */
   uint32_t size;  /* sizeof(ob_sink_kind) */
@@ -341,7 +341,8 @@ struct ob_sink_kind {
   int pg_version;      /* PG_VERSION_NUM of the server's headers */
   const char *name;    /* "rabbitmq"; NULL for the kind in outbox itself */
   const char *version; /* of the kind's extension, for messages */
-  /* No engine can be opened, and check_options(), option_names() without OB_TARGET and advise() are not complete. */
+  /* No engine can be opened; check_options() and advise() are incomplete, and so is option_names() but for
+   * OB_TARGET. */
   bool messages_only;
 
   /* The database of this process, which is the value of ${database}, and the setting outbox.allow_networks: the

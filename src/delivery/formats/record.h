@@ -61,7 +61,7 @@ struct Record {
       copy.headers.push_back({keep(header.name), keep(header.value), header.binary});
     return copy;
   }
-  /* Throws BadInput for a line break or NUL in a text: every column that becomes a header goes through here. */
+  /* The only way in which a column becomes a header. Throws BadInput for a text with a line break or NUL. */
   void add_header(std::string_view name, const ob_text &value, bool binary = false) {
     if (!binary)
       check_header(name, view(value));

@@ -1,7 +1,6 @@
 /*
- * record_maker.h: what all makers of messages have in common whose messages hold a record: its format, and the checks
- * of an event that is enqueued, when only the payload's length is known. A kind of sink derives from it and makes the
- * message.
+ * record_maker.h: the base of the classes that make a kind's messages of records (record.h). It has the format of the
+ * record, and checks events that are enqueued, when only the length of the payload is known.
  */
 #pragma once
 
@@ -20,7 +19,7 @@ public:
   size_t max_payload(size_t value) const;
 
 protected:
-  /* `sends_null`: an event whose payload is NULL has a message as well. */
+  /* `sends_null`: an event without a payload is sent, too. */
   RecordMaker(const FormatOptions &options, bool sends_null) : format_(options.make()), sends_null_(sends_null) {}
   ~RecordMaker() = default;
 

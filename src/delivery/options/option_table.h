@@ -28,12 +28,12 @@ template <class Config> struct Row : OptionSpec {
   std::function<void(Config &, const std::string &name, const std::string &value)> read;
 
   Row(OptionSpec spec, decltype(read) how) : OptionSpec(std::move(spec)), read(std::move(how)) {}
-  /* A row of a base is one of what derives from it. */
+  /* A row of a base class is a row of each class that derives from it. */
   template <class Base>
   requires(std::derived_from<Config, Base> && !std::same_as<Config, Base>) Row(Row<Base> base)
       : OptionSpec(static_cast<const OptionSpec &>(base)), read(std::move(base.read)) {}
 
-  /* Where the option may be set, if not in the server, and by whom. */
+  /* By default, the owner sets the option in the server. */
   Row in_user_mapping() && {
     in_server = false;
     in_mapping = true;
@@ -59,7 +59,7 @@ template <class Config> struct Row : OptionSpec {
   }
 };
 
-/* A name, which is a constant where other code uses it, too. */
+/* The name of an option: a literal, or a constant if other code uses the name, too. */
 struct RowName : OptionName {
   constexpr RowName(const char *name) : OptionName(name) {}
   constexpr RowName(OptionName name) : OptionName(name) {}
@@ -68,7 +68,7 @@ struct RowName : OptionName {
 template <class Value> struct NotOptional { using Type = Value; };
 template <class Value> struct NotOptional<std::optional<Value>> { using Type = Value; };
 
-/* A default as the documentation shows it: empty for what has no short text. */
+/* A default value as the documentation shows it; empty for a value that has no short text. */
 template <class Values, class Value> std::string default_text(const Values &values, const Value &value) {
   if constexpr (requires { values.text(value); })
     return values.text(value);
@@ -96,7 +96,7 @@ Row<Config> row(RowName name, Member Config::*member, Values values, const char 
           }};
 }
 
-/* The rows of a part of the configuration that is a member of it. */
+/* The rows of options that are kept in a member of the configuration. */
 template <class Config, class Part>
 std::vector<Row<Config>> within(Part Config::*part, const std::vector<Row<Part>> &rows) {
   std::vector<Row<Config>> all;
@@ -127,10 +127,10 @@ template <class Config, class... Parts> std::vector<Row<Config>> joined(Parts...
   return all;
 }
 
-/* The options of a kind. A table lives for ever: make it with new. */
+/* The options of a kind. A table is never destroyed: make it with new. */
 template <class Config> class OptionTable {
 public:
-  /* Of what joined() takes. */
+  /* Takes rows and lists of rows, as joined() does. */
   template <class... Parts>
   explicit OptionTable(Parts... parts)
       : rows_(joined<Config>(std::move(parts)...)), specs_(rows_.begin(), rows_.end()) {}
@@ -143,7 +143,7 @@ public:
       if (scope == OB_SERVER ? row.in_server : row.in_mapping)
         read_row(given, row, config);
   }
-  /* One of them. */
+  /* Parses the option `name` only. */
   void read_one(const Options &given, OptionName name, Config &config) const {
     for (const Row<Config> &row : rows_)
       if (std::string_view(row.name.text) == name.text)
