@@ -212,6 +212,12 @@ def peers_without_an_answer(authority: Authority) -> Iterator[tuple[int, int]]:
         wants_tls.shutdown(socket.SHUT_RDWR)
 
 
+def _fails_for(db, sink: str, words: str, hint: str) -> bool:
+    """Between two tries the state is "delivering" again, and the error stays."""
+    error, state = db.sink("last_error, state", sink)
+    return state in ("failing", "circuit open") and words in (error or "") and hint in error
+
+
 def an_endpoint_without_an_answer_is_named(db, kind: str, authority: Authority, step: str, **options: str) -> None:
     """Of a kind that speaks HTTP: by the sink and by the probe. In the options, URL stands for that of the endpoint."""
     takes, closes = "the endpoint takes the connection and does not answer the ", "the endpoint closed the connection without an answer"
@@ -228,9 +234,7 @@ def an_endpoint_without_an_answer_is_named(db, kind: str, authority: Authority, 
                 db.create_mapping(f"mute{n}", {"access_key_id": "AKIAIOSFODNN7EXAMPLE", "secret_access_key": "wJalrXUtnFEMI"})
             for key in range(2):
                 db.enqueue("Order", str(key), f"order.{n}")
-            wait_until(lambda: words in (db.sink("last_error", f"mute{n}")[0] or ""), 20, lambda: db.sql("SELECT * FROM outbox.sinks"))
-            error, state = db.sink("last_error, state", f"mute{n}")
-            assert state in ("failing", "circuit open") and hint in error, (state, error)
+            wait_until(lambda: _fails_for(db, f"mute{n}", words, hint), 20, lambda: db.sql("SELECT * FROM outbox.sinks"))
             *_, (last, ok, message) = db.sql("SELECT step, ok, message FROM outbox.probe(%s)", f"mute{n}")
             assert (last, ok) == (failing, False) and words in message, (last, message)
 
