@@ -47,9 +47,9 @@ TEST(Webhook, PostsASignedStandardWebhook) {
   int64_t stamp = std::stoll(seen.headers["webhook-timestamp"]);
   EXPECT_GE(stamp, before);
   EXPECT_LE(stamp, time(nullptr));
-  EXPECT_EQ(seen.headers["webhook-signature"],
-            standard_webhooks::sign(standard_webhooks::decode_secret("secret", secret), seen.headers["webhook-id"],
-                                    stamp, seen.body));
+  EXPECT_EQ(
+      seen.headers["webhook-signature"],
+      standard_webhooks::SigningKey::parse("secret", secret).sign(seen.headers["webhook-id"], stamp, seen.body));
   EXPECT_EQ(seen.headers["content-type"], "application/json");
   EXPECT_EQ(seen.headers["user-agent"], "outbox");
   EXPECT_EQ(seen.headers["authorization"], "Bearer t0ken");
@@ -306,8 +306,8 @@ TEST(Webhook, AnyRestEndpointIsServedAsItIs) {
   EXPECT_EQ(seen.body, "");
   EXPECT_EQ(seen.headers.count("content-type"), 0u);
   EXPECT_EQ(seen.headers["webhook-signature"],
-            standard_webhooks::sign(standard_webhooks::decode_secret("secret", secret), seen.headers["webhook-id"],
-                                    std::stoll(seen.headers["webhook-timestamp"]), ""));
+            standard_webhooks::SigningKey::parse("secret", secret)
+                .sign(seen.headers["webhook-id"], std::stoll(seen.headers["webhook-timestamp"]), ""));
 }
 
 TEST(Webhook, BothSecretsSignUnderTheChosenPrefixTheNewOneFirst) {
@@ -317,8 +317,8 @@ TEST(Webhook, BothSecretsSignUnderTheChosenPrefixTheNewOneFirst) {
   HttpRequest seen = seen_of({{"header_prefix", "svix"}, {"forward_headers", "*"}},
                              {{"secret", secret}, {"old_secret", old_secret}}, event);
   auto sign = [&](const std::string &with) {
-    return standard_webhooks::sign(standard_webhooks::decode_secret("secret", with), seen.headers["svix-id"],
-                                   std::stoll(seen.headers["svix-timestamp"]), seen.body);
+    return standard_webhooks::SigningKey::parse("secret", with)
+        .sign(seen.headers["svix-id"], std::stoll(seen.headers["svix-timestamp"]), seen.body);
   };
   EXPECT_EQ(seen.headers["svix-signature"], sign(secret) + " " + sign(old_secret));
   EXPECT_EQ(seen.headers["svix-id"], "01000000-0000-0000-0000-000000000000");

@@ -7,8 +7,9 @@
 #include <memory>
 #include <stdexcept>
 
+#include <openssl/core_names.h>
 #include <openssl/evp.h>
-#include <openssl/hmac.h>
+#include <openssl/params.h>
 
 #include "delivery/base/base64.h"
 #include "delivery/base/text_view.h"
@@ -26,10 +27,45 @@ constexpr size_t min_secret = 24, max_secret = 64;
 constexpr std::string_view private_prefix = "whsk_", public_prefix = "whpk_";
 constexpr size_t ed25519_bytes = 32; /* of a private key, and of a public one */
 
-std::string signed_text(std::string_view id, int64_t timestamp, std::string_view body) {
-  std::string text;
-  text.reserve(id.size() + body.size() + 24);
-  return text.append(id).append(".").append(std::to_string(timestamp)).append(".").append(body);
+std::string decode_secret(const std::string &option, std::string_view secret) {
+  if (secret.starts_with(secret_prefix))
+    secret.remove_prefix(secret_prefix.size());
+  std::string bytes;
+  if (secret.size() <= 2 * max_secret)
+    append_base64_decoded(secret, bytes);
+  if (bytes.size() < min_secret || bytes.size() > max_secret)
+    throw BadInput(OB_BAD_VALUE, option, "invalid value for option \"" + option + "\"",
+                   "A signing secret is whsec_ followed by the base64 of 24 to 64 random bytes.",
+                   "Make one in a shell: echo \"whsec_$(openssl rand -base64 32)\"");
+  return bytes;
+}
+
+/* To set the key costs more than to sign 300 bytes: 2.0 µs a signature with it, 0.9 µs with a copy of what has it. */
+std::shared_ptr<const EVP_MAC_CTX> hmac_with(std::string_view key) {
+  std::unique_ptr<EVP_MAC, decltype(&EVP_MAC_free)> hmac(EVP_MAC_fetch(nullptr, OSSL_MAC_NAME_HMAC, nullptr),
+                                                         EVP_MAC_free);
+  std::shared_ptr<EVP_MAC_CTX> context(hmac ? EVP_MAC_CTX_new(hmac.get()) : nullptr, EVP_MAC_CTX_free);
+  char digest[] = OSSL_DIGEST_NAME_SHA2_256;
+  const OSSL_PARAM parameters[] = {OSSL_PARAM_construct_utf8_string(OSSL_MAC_PARAM_DIGEST, digest, 0),
+                                   OSSL_PARAM_construct_end()};
+  if (!context ||
+      EVP_MAC_init(context.get(), reinterpret_cast<const unsigned char *>(key.data()), key.size(), parameters) != 1)
+    throw std::runtime_error("could not sign: HMAC-SHA256 is not available");
+  return context;
+}
+
+std::string sign_hmac(const EVP_MAC_CTX &with_key, std::string_view start, std::string_view body) {
+  std::unique_ptr<EVP_MAC_CTX, decltype(&EVP_MAC_CTX_free)> context(EVP_MAC_CTX_dup(&with_key), EVP_MAC_CTX_free);
+  const auto add = [&](std::string_view text) {
+    return EVP_MAC_update(context.get(), reinterpret_cast<const unsigned char *>(text.data()), text.size()) == 1;
+  };
+  unsigned char digest[EVP_MAX_MD_SIZE];
+  size_t size = 0;
+  if (!context || !add(start) || !add(body) || EVP_MAC_final(context.get(), digest, &size, sizeof digest) != 1)
+    throw std::runtime_error("could not sign: HMAC-SHA256 is not available");
+  std::string value = "v1,";
+  append_base64({reinterpret_cast<char *>(digest), size}, value);
+  return value;
 }
 
 using PrivateKey = std::unique_ptr<EVP_PKEY, decltype(&EVP_PKEY_free)>;
@@ -72,6 +108,7 @@ SigningKey SigningKey::parse(const std::string &option, const std::string &text)
   SigningKey key;
   if (!text.starts_with(private_prefix)) {
     key.bytes_ = decode_secret(option, text);
+    key.hmac_ = hmac_with(key.bytes_);
     return key;
   }
   std::string bytes;
@@ -93,33 +130,9 @@ SigningKey SigningKey::parse(const std::string &option, const std::string &text)
 }
 
 std::string SigningKey::sign(std::string_view id, int64_t timestamp, std::string_view body) const {
-  return public_key_.empty() ? standard_webhooks::sign(bytes_, id, timestamp, body)
-                             : sign_ed25519(bytes_, signed_text(id, timestamp, body));
-}
-
-std::string decode_secret(const std::string &option, std::string_view secret) {
-  if (secret.starts_with(secret_prefix))
-    secret.remove_prefix(secret_prefix.size());
-  std::string bytes;
-  if (secret.size() <= 2 * max_secret)
-    append_base64_decoded(secret, bytes);
-  if (bytes.size() < min_secret || bytes.size() > max_secret)
-    throw BadInput(OB_BAD_VALUE, option, "invalid value for option \"" + option + "\"",
-                   "A signing secret is whsec_ followed by the base64 of 24 to 64 random bytes.",
-                   "Make one in a shell: echo \"whsec_$(openssl rand -base64 32)\"");
-  return bytes;
-}
-
-std::string sign(std::string_view key, std::string_view id, int64_t timestamp, std::string_view body) {
-  std::string text = signed_text(id, timestamp, body);
-  unsigned char digest[EVP_MAX_MD_SIZE];
-  unsigned int digest_size = 0;
-  if (!HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()),
-            reinterpret_cast<const unsigned char *>(text.data()), text.size(), digest, &digest_size))
-    throw std::runtime_error("could not sign: HMAC-SHA256 is not available");
-  std::string signature = "v1,";
-  append_base64({reinterpret_cast<char *>(digest), digest_size}, signature);
-  return signature;
+  std::string start(id);
+  start.append(".").append(std::to_string(timestamp)).append(".");
+  return hmac_ ? sign_hmac(*hmac_, start, body) : sign_ed25519(bytes_, start.append(body));
 }
 
 std::string timestamp(int64_t unix_ms) {

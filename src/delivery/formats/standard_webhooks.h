@@ -1,38 +1,38 @@
 /*
  * standard_webhooks.h: the Standard Webhooks format (https://www.standardwebhooks.com): body and signature.
- * Pure functions: no state, any thread.
+ * No state that changes: any thread.
  */
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
+
+#include <openssl/types.h>
 
 #include "delivery/kind.h"
 
 namespace outbox::standard_webhooks {
 
-/* Decodes 'whsec_' + base64 (the prefix is optional). Throws BadInput, which never contains the value, unless there
- * are 24 to 64 bytes. */
-std::string decode_secret(const std::string &option, std::string_view secret);
-
-/* A signature of the webhook-signature header: 'v1,' + base64(HMAC-SHA256(key, id.timestamp.body)). */
-std::string sign(std::string_view key, std::string_view id, int64_t timestamp, std::string_view body);
-
-/* A key that signs: a secret that receivers share (whsec_...), or the private key of a pair (whsk_...), of which
- * receivers have the public one. */
+/* A key that signs: a secret of 24 to 64 bytes that receivers share (whsec_..., the prefix is optional), or the
+ * private key of a pair (whsk_...), of which receivers have the public one. */
 class SigningKey {
 public:
   /* Throws BadInput, which never contains the value. */
   static SigningKey parse(const std::string &option, const std::string &text);
-  /* A signature by 'v1', or by 'v1a': base64 of that by Ed25519. */
+  /* A signature of the webhook-signature header, of id.timestamp.body: 'v1,' and base64 of an HMAC-SHA256, or 'v1a,'
+   * and base64 of a signature by Ed25519. */
   std::string sign(std::string_view id, int64_t timestamp, std::string_view body) const;
   /* 'whpk_...', for receivers; empty for a shared secret. */
   const std::string &public_key() const { return public_key_; }
-  bool operator==(const SigningKey &other) const = default;
+  bool operator==(const SigningKey &other) const {
+    return bytes_ == other.bytes_ && public_key_ == other.public_key_;
+  }
 
 private:
   std::string bytes_, public_key_;
+  std::shared_ptr<const EVP_MAC_CTX> hmac_; /* of a shared secret: it has taken the key, and is copied to sign */
 };
 
 /* {"id", "type", "timestamp", "data"}. The payload's text is inserted unchanged, so that numbers keep all digits; a
