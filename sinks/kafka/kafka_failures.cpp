@@ -5,11 +5,11 @@
  * interceptor.
  */
 #include "kafka_errors.h"
-#include "kafka_sink.h"
+#include "kafka_lane.h"
 
 namespace outbox {
 
-std::string KafkaSink::explain(rd_kafka_resp_err_t error, const char *text, const std::string &topic,
+std::string KafkaLane::explain(rd_kafka_resp_err_t error, const char *text, const std::string &topic,
                                int32_t partition) const {
   std::string all = std::string(text) + ": topic \"" + topic + "\"";
   if (partition >= 0)
@@ -31,33 +31,33 @@ std::string about_topic(const std::string &topic) {
   return "topic \"" + topic + "\" ";
 }
 
-std::string KafkaSink::topic_problem(rd_kafka_resp_err_t error, const std::string &topic) const {
+std::string KafkaLane::topic_problem(rd_kafka_resp_err_t error, const std::string &topic) const {
   if (!is_topic_failure(error))
     return about_topic(topic) + "cannot be written now: " + rd_kafka_err2str(error);
   if (error != RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED)
     return about_topic(topic) + "does not exist: create it, or let the brokers create topics";
-  std::string user = config_->user();
+  std::string user = sink_.config->user();
   return about_topic(topic) + "may not be written: grant WRITE on it to " +
          (user.empty() ? "the sink's principal" : "\"User:" + user + "\"");
 }
 
 /* The topic is at fault, not the event: it waits in the table until the topic can be written. */
-Completion KafkaSink::topic_failed(const KafkaSlots::Slot &slot, uint64_t opaque, rd_kafka_resp_err_t error,
+Completion KafkaLane::topic_failed(const KafkaSlots::Slot &slot, uint64_t opaque, rd_kafka_resp_err_t error,
                                    const std::string &topic) {
   std::string reason = topic_problem(error, topic);
   KafkaTopics::Topic *known = topics_.find(topic);
   if (!known || known->reason != reason) {
-    reporter_->log(OB_LOG_WARNING, reason + "; its events wait");
+    sink_.reporter->log(OB_LOG_WARNING, reason + "; its events wait");
     topics_changed_ = true;
   }
   auto delay = topics_.failed(topic, opaque, reason, std::chrono::steady_clock::now());
   return {{Outcome::Deferred, std::move(reason), kafka_reason(error), delay.count()}, slot.ticket, slot.key_hash};
 }
 
-void KafkaSink::on_failure(const KafkaSlots::Slot &slot, uint64_t opaque, rd_kafka_resp_err_t error,
+void KafkaLane::on_failure(const KafkaSlots::Slot &slot, uint64_t opaque, rd_kafka_resp_err_t error,
                            const std::string &topic, int32_t partition) {
   if (kafka_outcome(error) == Outcome::Deferred) {
-    reporter_->complete(topic_failed(slot, opaque, error, topic));
+    sink_.reporter->complete(topic_failed(slot, opaque, error, topic));
     return_queued_of(slot.key_hash);
     return;
   }
@@ -80,7 +80,7 @@ void KafkaSink::on_failure(const KafkaSlots::Slot &slot, uint64_t opaque, rd_kaf
       message += "; with its key and headers the event has " + std::to_string(culprit) +
                  " bytes, more than the topic's max.message.bytes";
     else if (culprit > 0 && error == RD_KAFKA_RESP_ERR_INVALID_TIMESTAMP)
-      message += timestamp_advice(config_->sends_created_at());
+      message += timestamp_advice(sink_.config->sends_created_at());
   } else if (!topics_.empty()) {
     topics_.ended(opaque);
   }
@@ -89,12 +89,12 @@ void KafkaSink::on_failure(const KafkaSlots::Slot &slot, uint64_t opaque, rd_kaf
     why = last_reason_; /* the outage caused the timeout */
   Completion ended{{outcome, std::move(message), why}, slot.ticket, slot.key_hash};
   ended.max_refusals = max_refusals;
-  reporter_->complete(std::move(ended));
+  sink_.reporter->complete(std::move(ended));
   return_queued_of(slot.key_hash);
 }
 
-/* Reports whether a part of the sink has a problem while the rest works. */
-void KafkaSink::report_degraded(Time now) {
+/* Looks for a part of the lane that has a problem while the rest works. */
+void KafkaLane::look_for_slow(Time now) {
   using std::chrono::seconds;
   constexpr seconds long_time{5};
 
@@ -102,26 +102,18 @@ void KafkaSink::report_degraded(Time now) {
     paused_ = topics_.summary();
     topics_changed_ = false;
   }
-  if (now >= look_at_) {
-    look_at_ = now + seconds(1);
-    slow_.clear();
-    const KafkaSlots::Slot *oldest = slots_.used() > 0 && !down_ ? slots_.oldest() : nullptr;
-    if (oldest && oldest->topic && now - oldest->since >= long_time)
-      slow_ = about_topic(oldest->topic->name()) + "has acknowledged nothing of an event for more than " +
-              std::to_string(long_time.count()) +
-              " s: a partition has no leader, or fewer in-sync replicas than min.insync.replicas";
-  }
-  const char *throttled = producer_ && producer_->throttled().count() > 0 && slots_.used() > 0
-                              ? "throttled: the brokers make this client wait, by a quota"
-                              : "";
-  std::string message = !paused_.empty() ? paused_ : !slow_.empty() ? slow_ : throttled;
-  if (message != degraded_) {
-    degraded_ = message;
-    reporter_->degraded(std::move(message));
-  }
+  if (now < look_at_)
+    return;
+  look_at_ = now + seconds(1);
+  slow_.clear();
+  const KafkaSlots::Slot *oldest = slots_.used() > 0 && !down_ ? slots_.oldest() : nullptr;
+  if (oldest && oldest->topic && now - oldest->since >= long_time)
+    slow_ = about_topic(oldest->topic->name()) + "has acknowledged nothing of an event for more than " +
+            std::to_string(long_time.count()) +
+            " s: a partition has no leader, or fewer in-sync replicas than min.insync.replicas";
 }
 
-void KafkaSink::on_error(rd_kafka_event_t *event) {
+void KafkaLane::on_error(rd_kafka_event_t *event) {
   rd_kafka_resp_err_t error = rd_kafka_event_error(event);
   std::string text = rd_kafka_event_error_string(event);
   if (rd_kafka_event_error_is_fatal(event) || error == RD_KAFKA_RESP_ERR__FATAL) {
@@ -146,20 +138,20 @@ void KafkaSink::on_error(rd_kafka_event_t *event) {
       error != RD_KAFKA_RESP_ERR__TIMED_OUT) {
     down_ = true;
     times_up_when_down_ = producer_->times_up();
-    reporter_->down(last_error_, last_reason_);
+    sink_.on_down(*this, last_error_, last_reason_);
   }
 }
 
-void KafkaSink::all_brokers_down(const std::string &text) {
+void KafkaLane::all_brokers_down(const std::string &text) {
   down_ = true;
   closed_at_ = Time::max();
   times_up_when_down_ = 0; /* a broker that is connected later connected after the outage began */
   trust_up_after_ = std::chrono::steady_clock::now() + std::chrono::seconds(1);
-  reporter_->down(last_error_.empty() ? text : last_error_ + "; " + text, last_reason_);
+  sink_.on_down(*this, last_error_.empty() ? text : last_error_ + "; " + text, last_reason_);
 }
 
 /* The cause of an outage can change while it lasts: a broker restarts with other credentials. */
-void KafkaSink::on_lost_connection(std::string_view text) {
+void KafkaLane::on_lost_connection(std::string_view text) {
   was_closed_ = is_ordinary_close(text);
   if (producer_->is_refused(text))
     last_reason_ = OB_REASON_BLOCKED; /* for librdkafka it is a connection that failed */
@@ -170,14 +162,14 @@ void KafkaSink::on_lost_connection(std::string_view text) {
     return;
   last_error_ = std::move(reason);
   if (down_)
-    reporter_->down(last_error_, last_reason_);
+    sink_.on_down(*this, last_error_, last_reason_);
 }
 
 static constexpr std::chrono::milliseconds suspect_pause{1000};
 
 /* Replaces a producer that would send the same batch again. librdkafka tells the same error only every 30 s, so what
  * counts is how many of its connections are not up any more. */
-void KafkaSink::check_losses() {
+void KafkaLane::check_losses() {
   if (!producer_ || !losses_.has_lost(producer_->connections_lost()) || slots_.used() == 0)
     return;
   const KafkaSlots::Slot &oldest = *slots_.oldest();
@@ -188,14 +180,14 @@ void KafkaSink::check_losses() {
     const std::string cause =
         "connections break again and again with the same event in flight: " + std::to_string(slots_.used()) +
         " events are sent again, one at a time";
-    reporter_->log(OB_LOG_WARNING, cause + ": " + last_error_);
+    sink_.reporter->log(OB_LOG_WARNING, cause + ": " + last_error_);
     replace_producer(cause);
     return;
   }
   /* Until another event has passed, brokers may break at every event: the circuit opens, and others are tried. */
   const bool blamed = suspicion == KafkaLosses::Suspicion::Blamed;
   if (!blamed)
-    reporter_->down(last_error_, OB_REASON_CONNECTION);
+    sink_.on_down(*this, last_error_, OB_REASON_CONNECTION);
   std::vector<Completion> ended = slots_.release_all("");
   for (Completion &each : ended)
     static_cast<Verdict &>(each) = {.outcome = blamed ? Outcome::RetryBlameSink : Outcome::Deferred,
@@ -203,31 +195,24 @@ void KafkaSink::check_losses() {
                                         "the connection breaks at this event, which was sent alone: " + last_error_,
                                     .reason = OB_REASON_CONNECTION,
                                     .retry_after_ms = blamed ? -1 : suspect_pause.count()};
-  reporter_->complete(std::move(ended));
+  sink_.reporter->complete(std::move(ended));
   replace_producer("the connection broke at an event that was sent alone");
 }
 
-/* Detects a broker that is connected but does not respond; librdkafka has no event for that. */
-void KafkaSink::check_stall(Time now) {
-  if (slots_.used() == 0 || down_) { /* an outage is already reported */
+/* When poll() is needed again. */
+void KafkaLane::plan_checks(Time now) {
+  if (slots_.used() == 0 || down_)
     check_at_ = down_ && now < trust_up_after_ ? trust_up_after_
                 : down_ && slots_.used() > 0   ? now + std::chrono::seconds(1) /* for check_clock() */
                                                : Time::max();
-  } else if (stall_detector_.is_stalled(slots_.used(), now)) {
-    check_at_ = now + StallDetector::stall_after / 6; /* report again while it lasts */
-    reporter_->down(
-        "no broker has acknowledged anything for " + std::to_string(StallDetector::stall_after.count()) + " s, and " +
-            (slots_.used() == 1 ? "1 event waits for it" : std::to_string(slots_.used()) + " events wait for it"),
-        OB_REASON_TIMEOUT);
-  } else if (check_at_ == Time::max() || check_at_ <= now) {
-    check_at_ = std::min(stall_detector_.stalled_at(), now + std::chrono::seconds(1)); /* for check_clock() */
-  }
+  else if (check_at_ == Time::max() || check_at_ <= now)
+    check_at_ = now + std::chrono::seconds(1); /* for check_clock() */
 }
 
 /* After a failure nothing is sent until all events in flight have ended. A broker that is silent would hold that for
  * as long as it is silent, also the events for other brokers; librdkafka itself sends nothing either, until it has
  * renewed its producer id. While no broker is connected, waiting costs nothing and avoids duplicates. */
-void KafkaSink::check_drain(Time now) {
+void KafkaLane::check_drain(Time now) {
   if (slots_.used() == 0 || down_ || !producer_ || !(draining_ || producer_->stopped())) {
     drain_until_ = Time::max();
     return;
@@ -242,7 +227,7 @@ void KafkaSink::check_drain(Time now) {
                     std::to_string(slots_.used()) +
                     (slots_.used() == 1 ? " event is sent again" : " events are sent again");
   some_are_silent_ |= !clock_went_back_;
-  reporter_->log(OB_LOG_WARNING, "the Kafka producer is replaced: " + why);
+  sink_.reporter->log(OB_LOG_WARNING, "the Kafka producer is replaced: " + why);
   replace_producer(why);
 }
 
@@ -250,7 +235,7 @@ void KafkaSink::check_drain(Time now) {
  * to a broker or to get a producer id. After that clock was set back by an hour they would do nothing for an hour, so
  * they are replaced: when all events in flight have ended, after longest_drain at the latest, and at once while no
  * broker is connected. */
-void KafkaSink::check_clock(Time now) {
+void KafkaLane::check_clock(Time now) {
   const std::chrono::nanoseconds before = std::exchange(wall_ahead_, wall_ahead(now));
 
   clock_went_back_ |= producer_ && wall_ahead_ < before - std::chrono::seconds(1);
@@ -260,7 +245,7 @@ void KafkaSink::check_clock(Time now) {
 }
 
 /* Detects that a broker is back while nothing is sent; librdkafka has no event for that either. */
-void KafkaSink::check_reconnected(Time now) {
+void KafkaLane::check_reconnected(Time now) {
   if (closed_at_ != Time::max() && producer_) {
     const bool is_up =
         producer_->brokers_up() > 0 && now >= closed_at_ + std::chrono::seconds(1); /* trust_up_after_ */
@@ -273,8 +258,7 @@ void KafkaSink::check_reconnected(Time now) {
       producer_->times_up() == times_up_when_down_)
     return;
   down_ = false;
-  stall_detector_.on_reconnection(now); /* nothing could be acknowledged before */
-  reporter_->up();
+  sink_.on_up(*this, now);
 }
 
 }  // namespace outbox

@@ -1,17 +1,24 @@
 /*
- * kafka.cpp: the path of an event through the Kafka sink. librdkafka's threads do the work; this code runs on the
- * main thread, hands messages in and collects how they ended.
+ * kafka_lane.cpp: the path of an event through a lane. librdkafka's threads do the work; this code runs on the main
+ * thread, hands messages in and collects how they ended.
  */
+#include "kafka_lane.h"
+
 #include "kafka_errors.h"
 #include "kafka_log.h"
-#include "kafka_sink.h"
 
 namespace outbox {
 
-Submitted KafkaSink::produce(const KafkaTicket &event, const Record &record) {
+KafkaLane::KafkaLane(KafkaShared &sink)
+    : sink_(sink),
+      producer_(std::make_unique<KafkaProducer>(*sink.config, sink.tokens.get(), sink.reporter->wake_fd())) {
+  producer_->keep_offsets(sink.keeps_offsets);
+}
+
+Submitted KafkaLane::produce(const KafkaTicket &event, const Record &record) {
   if (slots_.used() == 0) {
     now_ = std::chrono::steady_clock::now();
-    stall_detector_.on_submit(0, now_);
+    sink_.on_first(now_);
   }
   const KafkaTopics::Topic *refused = topics_.empty() ? nullptr : topics_.find(record.topic);
   const bool alone =
@@ -47,7 +54,7 @@ static constexpr const char *waits_for_answer =
     "is sent one event at a time after a refusal, and a broker has not answered for 5 s";
 static constexpr std::chrono::milliseconds queued_key_pause{1000};
 
-Submitted KafkaSink::submit(const ob_event &event) {
+Submitted KafkaLane::submit(const ob_event &event) {
   if (credit() == 0)
     return false;
   if (losses_.is_suspect(event.position)) {
@@ -58,15 +65,16 @@ Submitted KafkaSink::submit(const ob_event &event) {
   }
   if (!producer_) {
     try {
-      producer_ = std::make_unique<KafkaProducer>(*config_, tokens_.get(), reporter_->wake_fd(), some_are_silent_);
-      producer_->keep_offsets(keeps_offsets_);
+      producer_ = std::make_unique<KafkaProducer>(*sink_.config, sink_.tokens.get(), sink_.reporter->wake_fd(),
+                                                  some_are_silent_);
+      producer_->keep_offsets(sink_.keeps_offsets);
     } catch (const BadInput &bad) {
       return Completion{
           {Outcome::SinkDown, std::string(bad.what()) + ": " + bad.detail}, event.ticket, event.key_hash};
     }
   }
   const KafkaTicket ticket{event.ticket, event.key_hash, event.position, event.alone};
-  config_->record(event, record_);
+  sink_.config->record(event, record_);
   bool waits = topic_queues_.has_topic(record_.topic);
   if (KafkaTopics::Topic *refused = topics_.empty() ? nullptr : topics_.find(record_.topic)) {
     Time now = std::chrono::steady_clock::now();
@@ -99,7 +107,7 @@ Submitted KafkaSink::submit(const ob_event &event) {
 }
 
 /* Sends queued events whose topics can take them now. */
-void KafkaSink::send_queued() {
+void KafkaLane::send_queued() {
   if (topic_queues_.empty() || !producer_ || producer_->stopped() || draining_)
     return;
   bool paused = false;
@@ -115,12 +123,12 @@ void KafkaSink::send_queued() {
     Submitted submitted = produce(event.of, event.record);
     if (submitted.ended()) {
       failed_key = event.of.key_hash;
-      reporter_->complete(std::move(*submitted.ended()));
+      sink_.reporter->complete(std::move(*submitted.ended()));
     }
     return static_cast<bool>(submitted);
   });
   if (paused) /* when they are submitted again, submit() defers them */
-    reporter_->complete(topic_queues_.release(0, true, "its topic is paused"));
+    sink_.reporter->complete(topic_queues_.release(0, true, "its topic is paused"));
   if (failed_key) {
     return_queued_of(*failed_key);
     send_queued();
@@ -128,11 +136,11 @@ void KafkaSink::send_queued() {
 }
 
 /* Returns the queued events of a key after one of its events failed. */
-void KafkaSink::return_queued_of(uint64_t key_hash) {
-  reporter_->complete(topic_queues_.release(key_hash, false, "waits behind a failed event of the same key"));
+void KafkaLane::return_queued_of(uint64_t key_hash) {
+  sink_.reporter->complete(topic_queues_.release(key_hash, false, "waits behind a failed event of the same key"));
 }
 
-void KafkaSink::poll() {
+void KafkaLane::poll() {
   now_ = std::chrono::steady_clock::now();
   if (producer_) {
     /* Events come from one queue and endings from another. Endings that precede an event are handled first. */
@@ -153,7 +161,7 @@ void KafkaSink::poll() {
   check_losses();
   if (!fatal_.empty()) {
     replace_producer(fatal_);
-    reporter_->down(std::exchange(fatal_, {}), OB_REASON_OTHER);
+    sink_.on_down(*this, std::exchange(fatal_, {}), OB_REASON_OTHER);
   }
   if (slots_.used() == 0) {
     if (clock_went_back_)
@@ -164,11 +172,11 @@ void KafkaSink::poll() {
   topics_changed_ |= topics_.forget_unused(now_);
   check_reconnected(now_);
   check_drain(now_);
-  check_stall(now_);
-  report_degraded(now_);
+  plan_checks(now_);
+  look_for_slow(now_);
 }
 
-void KafkaSink::on_event(rd_kafka_event_t *event) {
+void KafkaLane::on_event(rd_kafka_event_t *event) {
   switch (rd_kafka_event_type(event)) {
   case RD_KAFKA_EVENT_ERROR:
     on_error(event);
@@ -187,13 +195,13 @@ static Completion acknowledgement(const KafkaSlots::Slot &slot, const KafkaProdu
   return completion;
 }
 
-void KafkaSink::on_endings(const KafkaProducer::Endings &endings) {
+void KafkaLane::on_endings(const KafkaProducer::Endings &endings) {
   std::vector<uint64_t> sent;
   std::vector<Completion> stored;
   /* Keeps the order in which the events ended. */
   const auto report = [&] {
-    reporter_->sent(std::exchange(sent, {}));
-    reporter_->complete(std::exchange(stored, {}));
+    sink_.reporter->sent(std::exchange(sent, {}));
+    sink_.reporter->complete(std::exchange(stored, {}));
   };
   bool acknowledged = false;
   for (const KafkaProducer::Ending &ending : endings.all) {
@@ -207,8 +215,8 @@ void KafkaSink::on_endings(const KafkaProducer::Endings &endings) {
         topics_.acknowledged(ending.opaque, resumed)) {
       topics_changed_ = true;
       resumed = about_topic(resumed);
-      reporter_->log(OB_LOG_INFO, resumed + "is written again");
-      reporter_->resumed(std::move(resumed));
+      sink_.reporter->log(OB_LOG_INFO, resumed + "is written again");
+      sink_.reporter->resumed(std::move(resumed));
     }
     if (ending.error == RD_KAFKA_RESP_ERR_NO_ERROR) {
       if (ending.at >= 0) {
@@ -231,10 +239,10 @@ void KafkaSink::on_endings(const KafkaProducer::Endings &endings) {
   if (!acknowledged)
     return;
   losses_.acknowledged();
-  stall_detector_.on_acknowledgement(std::chrono::steady_clock::now());
+  sink_.on_acknowledgement(*this, std::chrono::steady_clock::now());
 }
 
-void KafkaSink::on_log(rd_kafka_event_t *event) {
+void KafkaLane::on_log(rd_kafka_event_t *event) {
   KafkaLogLine line;
   if (!line.read(event))
     return;
@@ -242,24 +250,24 @@ void KafkaSink::on_log(rd_kafka_event_t *event) {
   if (line.facility == "FAIL" && producer_)
     on_lost_connection(line.message);
   if (line.facility == "FAIL" && is_ordinary_close(line.message))
-    return reporter_->log(OB_LOG_DEBUG, "librdkafka FAIL: " + std::string(line.text));
+    return sink_.reporter->log(OB_LOG_DEBUG, "librdkafka FAIL: " + std::string(line.text));
   ob_log_level level = line.level <= 4 ? OB_LOG_WARNING : line.level <= 6 ? OB_LOG_INFO : OB_LOG_DEBUG;
-  reporter_->log(level, "librdkafka " + std::string(line.facility) + ": " + std::string(line.text));
+  sink_.reporter->log(level, "librdkafka " + std::string(line.facility) + ": " + std::string(line.text));
 }
 
-/* A fatal error, a clock that was set back, or a drain that takes too long ends this producer, not the sink.
+/* A fatal error, a clock that was set back, or a drain that takes too long ends this producer, not the lane.
  * Unacknowledged events are returned and sent by a new producer, which is created with the next event. After a fatal
  * error the circuit's backoff limits how often that happens. */
-void KafkaSink::replace_producer(const std::string &cause) {
+void KafkaLane::replace_producer(const std::string &cause) {
   const std::string why = "the Kafka producer was replaced: " + cause;
-  reporter_->complete(slots_.release_all(why));
-  reporter_->complete(topic_queues_.release(0, true, why.c_str()));
+  sink_.reporter->complete(slots_.release_all(why));
+  sink_.reporter->complete(topic_queues_.release(0, true, why.c_str()));
   topics_.forget_in_flight();
   losses_.producer_replaced();
   full_ = draining_ = clock_went_back_ = was_closed_ = false;
   closed_at_ = Time::max();
   times_up_when_down_ = 0; /* the next producer counts from 0 */
-  old_producers_.destroy(std::move(producer_));
+  sink_.old_producers.destroy(std::move(producer_));
 }
 
 }  // namespace outbox
