@@ -217,7 +217,9 @@ KafkaConfig::KafkaConfig(const KafkaOptions &options, const Options &server, con
     tokens_ = kafka_token_source(properties_, options);
   }
 
-  uint64_t messages = get_number(conf().get(), "queue.buffering.max.messages");
+  const KafkaConf all = conf();
+  max_bytes_ = 1024 * get_number(all.get(), "queue.buffering.max.kbytes");
+  const uint64_t messages = get_number(all.get(), "queue.buffering.max.messages");
   max_messages_ = static_cast<uint32_t>(messages == 0 ? 100'000 : std::min<uint64_t>(messages, 1'000'000));
 }
 

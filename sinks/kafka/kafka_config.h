@@ -34,6 +34,8 @@ public:
 
   /* How many messages librdkafka may hold. */
   uint32_t max_messages() const { return max_messages_; }
+  /* How many bytes of messages librdkafka may hold. */
+  size_t max_bytes() const { return max_bytes_; }
   /* The user name that the sink authenticates with, if an option sets one; otherwise empty. */
   std::string user() const;
   /* Whether the sink lets brokers create topics (allow_auto_create_topics), if they do so. */
@@ -52,6 +54,7 @@ private:
   KafkaProperties properties_; /* the properties that options set */
   std::shared_ptr<const KafkaTokenSource> tokens_;
   uint32_t max_messages_;
+  size_t max_bytes_;
 };
 
 /* Starts a producer with its log on its main queue. Throws BadInput if librdkafka refuses the properties as a whole,

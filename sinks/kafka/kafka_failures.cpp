@@ -47,7 +47,7 @@ Completion KafkaLane::topic_failed(const KafkaSlots::Slot &slot, uint64_t opaque
   std::string reason = topic_problem(error, topic);
   KafkaTopics::Topic *known = topics_.find(topic);
   if (!known || known->reason != reason) {
-    sink_.reporter->log(OB_LOG_WARNING, reason + "; its events wait");
+    sink_.on_topic_paused(*this, topic, reason);
     topics_changed_ = true;
   }
   auto delay = topics_.failed(topic, opaque, reason, std::chrono::steady_clock::now());
@@ -98,10 +98,6 @@ void KafkaLane::look_for_slow(Time now) {
   using std::chrono::seconds;
   constexpr seconds long_time{5};
 
-  if (topics_changed_) {
-    paused_ = topics_.summary();
-    topics_changed_ = false;
-  }
   if (now < look_at_)
     return;
   look_at_ = now + seconds(1);
@@ -111,6 +107,22 @@ void KafkaLane::look_for_slow(Time now) {
     slow_ = about_topic(oldest->topic->name()) + "has acknowledged nothing of an event for more than " +
             std::to_string(long_time.count()) +
             " s: a partition has no leader, or fewer in-sync replicas than min.insync.replicas";
+}
+
+void KafkaLane::report_down(std::string text, ob_reason reason) {
+  outage_ = {std::move(text), reason, outage_ ? outage_->since : std::chrono::steady_clock::now()};
+  sink_.on_down(*this);
+}
+
+/* The next producer may fail too. How often that happens limits the circuit, or here the lane itself while others
+ * work. */
+void KafkaLane::report_failed_producer(std::string text, ob_reason reason) {
+  constexpr std::chrono::seconds first{1}, longest{60};
+  outage_ = {std::move(text), reason, outage_ ? outage_->since : std::chrono::steady_clock::now()};
+  if (sink_.on_down(*this))
+    return;
+  reopen_pause_ = std::clamp(2 * reopen_pause_, first, longest);
+  reopen_at_ = std::chrono::steady_clock::now() + reopen_pause_;
 }
 
 void KafkaLane::on_error(rd_kafka_event_t *event) {
@@ -138,7 +150,7 @@ void KafkaLane::on_error(rd_kafka_event_t *event) {
       error != RD_KAFKA_RESP_ERR__TIMED_OUT) {
     down_ = true;
     times_up_when_down_ = producer_->times_up();
-    sink_.on_down(*this, last_error_, last_reason_);
+    report_down(last_error_, last_reason_);
   }
 }
 
@@ -147,7 +159,7 @@ void KafkaLane::all_brokers_down(const std::string &text) {
   closed_at_ = Time::max();
   times_up_when_down_ = 0; /* a broker that is connected later connected after the outage began */
   trust_up_after_ = std::chrono::steady_clock::now() + std::chrono::seconds(1);
-  sink_.on_down(*this, last_error_.empty() ? text : last_error_ + "; " + text, last_reason_);
+  report_down(last_error_.empty() ? text : last_error_ + "; " + text, last_reason_);
 }
 
 /* The cause of an outage can change while it lasts: a broker restarts with other credentials. */
@@ -162,7 +174,7 @@ void KafkaLane::on_lost_connection(std::string_view text) {
     return;
   last_error_ = std::move(reason);
   if (down_)
-    sink_.on_down(*this, last_error_, last_reason_);
+    report_down(last_error_, last_reason_);
 }
 
 static constexpr std::chrono::milliseconds suspect_pause{1000};
@@ -187,7 +199,7 @@ void KafkaLane::check_losses() {
   /* Until another event has passed, brokers may break at every event: the circuit opens, and others are tried. */
   const bool blamed = suspicion == KafkaLosses::Suspicion::Blamed;
   if (!blamed)
-    sink_.on_down(*this, last_error_, OB_REASON_CONNECTION);
+    report_failed_producer(last_error_, OB_REASON_CONNECTION);
   std::vector<Completion> ended = slots_.release_all("");
   for (Completion &each : ended)
     static_cast<Verdict &>(each) = {.outcome = blamed ? Outcome::RetryBlameSink : Outcome::Deferred,
@@ -258,7 +270,8 @@ void KafkaLane::check_reconnected(Time now) {
       producer_->times_up() == times_up_when_down_)
     return;
   down_ = false;
-  sink_.on_up(*this, now);
+  outage_.reset();
+  sink_.on_up(now);
 }
 
 }  // namespace outbox

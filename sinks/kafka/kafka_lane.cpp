@@ -11,7 +11,8 @@ namespace outbox {
 
 KafkaLane::KafkaLane(KafkaShared &sink)
     : sink_(sink),
-      producer_(std::make_unique<KafkaProducer>(*sink.config, sink.tokens.get(), sink.reporter->wake_fd())) {
+      producer_(std::make_unique<KafkaProducer>(*sink.config, sink.tokens.get(), sink.reporter->wake_fd())),
+      topics_(sink.last_wait) {
   producer_->keep_offsets(sink.keeps_offsets);
 }
 
@@ -24,7 +25,7 @@ Submitted KafkaLane::produce(const KafkaTicket &event, const Record &record) {
   const bool alone =
       event.alone || event.key_hash == 0 || (refused && refused->careful() && refused->max_in_flight == 1);
   KafkaProducer::Topic *topic = producer_->topic(record.topic);
-  uint64_t opaque = slots_.take(event, topic, record.partition >= 0, alone, now_);
+  uint64_t opaque = slots_.take(event, topic, record, alone, now_);
   rd_kafka_resp_err_t error = topic ? producer_->produce(*topic, record, opaque) : rd_kafka_last_error();
   if (error == RD_KAFKA_RESP_ERR_NO_ERROR) {
     if (refused)
@@ -54,15 +55,33 @@ static constexpr const char *waits_for_answer =
     "is sent one event at a time after a refusal, and a broker has not answered for 5 s";
 static constexpr std::chrono::milliseconds queued_key_pause{1000};
 
-Submitted KafkaLane::submit(const ob_event &event) {
+/* Whether the event at this position may be sent now. */
+bool KafkaLane::takes(int64_t position) {
   if (credit() == 0)
     return false;
-  if (losses_.is_suspect(event.position)) {
+  if (losses_.is_suspect(position)) {
     draining_ = slots_.used() > 0; /* until no other event is in flight */
     if (draining_)
       return false;
     losses_.send_alone();
   }
+  return true;
+}
+
+Submitted KafkaLane::submit(const ob_event &event, bool may_wait) {
+  const bool takes_it = waiting_.empty() && takes(event.position);
+  if (!takes_it && !may_wait)
+    return false;
+  const KafkaTicket ticket{event.ticket, event.key_hash, event.position, event.alone};
+  sink_.config->record(event, record_);
+  if (takes_it)
+    if (Submitted submitted = admit(ticket, record_); submitted || !may_wait)
+      return submitted;
+  waiting_.add({}, {ticket, record_.kept()});
+  return true;
+}
+
+Submitted KafkaLane::admit(const KafkaTicket &event, const Record &record) {
   if (!producer_) {
     try {
       producer_ = std::make_unique<KafkaProducer>(*sink_.config, sink_.tokens.get(), sink_.reporter->wake_fd(),
@@ -73,16 +92,14 @@ Submitted KafkaLane::submit(const ob_event &event) {
           {Outcome::SinkDown, std::string(bad.what()) + ": " + bad.detail}, event.ticket, event.key_hash};
     }
   }
-  const KafkaTicket ticket{event.ticket, event.key_hash, event.position, event.alone};
-  sink_.config->record(event, record_);
-  bool waits = topic_queues_.has_topic(record_.topic);
-  if (KafkaTopics::Topic *refused = topics_.empty() ? nullptr : topics_.find(record_.topic)) {
+  bool waits = topic_queues_.has(record.topic);
+  if (KafkaTopics::Topic *refused = topics_.empty() ? nullptr : topics_.find(record.topic)) {
     Time now = std::chrono::steady_clock::now();
     switch (topics_.ask(*refused, now)) {
     case KafkaTopics::Answer::Defer:
       return Completion{
           {.outcome = Outcome::Deferred,
-           .error = refused->reason.empty() ? about_topic(record_.topic) + waits_for_answer : refused->reason,
+           .error = refused->reason.empty() ? about_topic(record.topic) + waits_for_answer : refused->reason,
            .retry_after_ms = topics_.wait(*refused, now).count()},
           event.ticket,
           event.key_hash};
@@ -94,7 +111,7 @@ Submitted KafkaLane::submit(const ob_event &event) {
     }
   }
   if (waits) {
-    topic_queues_.add({ticket, record_.kept()});
+    topic_queues_.add(record.topic, {event, record.kept()});
     return true;
   }
   if (topic_queues_.has_key(event.key_hash)) /* no back-pressure: events of other keys can be sent */
@@ -103,7 +120,7 @@ Submitted KafkaLane::submit(const ob_event &event) {
                        .retry_after_ms = queued_key_pause.count()},
                       event.ticket,
                       event.key_hash};
-  return produce(ticket, record_);
+  return produce(event, record);
 }
 
 /* Sends queued events whose topics can take them now. */
@@ -112,7 +129,7 @@ void KafkaLane::send_queued() {
     return;
   bool paused = false;
   std::optional<uint64_t> failed_key;
-  topic_queues_.each_topic([&](const KafkaTopicQueues::Event &event) {
+  topic_queues_.each_queue([&](const KafkaQueues::Event &event) {
     if (failed_key || (losses_.is_alone() && slots_.used() > 0))
       return false; /* the event may be of the failed key */
     if (KafkaTopics::Topic *refused = topics_.find(event.record.topic))
@@ -135,9 +152,38 @@ void KafkaLane::send_queued() {
   }
 }
 
+/* Sends events that had to wait for the lane. */
+void KafkaLane::send_waiting() {
+  bool again = !waiting_.empty();
+  while (std::exchange(again, false)) {
+    std::optional<uint64_t> failed_key;
+    waiting_.each_queue([&](const KafkaQueues::Event &event) {
+      if (failed_key || !takes(event.of.position))
+        return false; /* the event may be of the failed key */
+      Submitted submitted = admit(event.of, event.record);
+      if (submitted.ended()) {
+        failed_key = event.of.key_hash;
+        sink_.reporter->complete(std::move(*submitted.ended()));
+      }
+      return static_cast<bool>(submitted);
+    });
+    if (failed_key) {
+      return_queued_of(*failed_key);
+      again = true;
+    }
+  }
+}
+
 /* Returns the queued events of a key after one of its events failed. */
 void KafkaLane::return_queued_of(uint64_t key_hash) {
-  sink_.reporter->complete(topic_queues_.release(key_hash, false, "waits behind a failed event of the same key"));
+  constexpr const char *why = "waits behind a failed event of the same key";
+  sink_.reporter->complete(topic_queues_.release(key_hash, false, why));
+  sink_.reporter->complete(waiting_.release(key_hash, false, why));
+}
+
+void KafkaLane::release_waiting(const char *why) {
+  sink_.reporter->complete(topic_queues_.release(0, true, why));
+  sink_.reporter->complete(waiting_.release(0, true, why));
 }
 
 void KafkaLane::poll() {
@@ -161,7 +207,7 @@ void KafkaLane::poll() {
   check_losses();
   if (!fatal_.empty()) {
     replace_producer(fatal_);
-    sink_.on_down(*this, std::exchange(fatal_, {}), OB_REASON_OTHER);
+    report_failed_producer(std::exchange(fatal_, {}), OB_REASON_OTHER);
   }
   if (slots_.used() == 0) {
     if (clock_went_back_)
@@ -169,6 +215,7 @@ void KafkaLane::poll() {
     draining_ = false;
   }
   send_queued();
+  send_waiting();
   topics_changed_ |= topics_.forget_unused(now_);
   check_reconnected(now_);
   check_drain(now_);
@@ -203,7 +250,8 @@ void KafkaLane::on_endings(const KafkaProducer::Endings &endings) {
     sink_.reporter->sent(std::exchange(sent, {}));
     sink_.reporter->complete(std::exchange(stored, {}));
   };
-  bool acknowledged = false;
+  size_t acknowledged = 0;
+  std::chrono::nanoseconds in_flight{0};
   for (const KafkaProducer::Ending &ending : endings.all) {
     KafkaSlots::Slot slot;
     if (!slots_.give(ending.opaque, slot))
@@ -214,9 +262,7 @@ void KafkaLane::on_endings(const KafkaProducer::Endings &endings) {
     if (ending.error == RD_KAFKA_RESP_ERR_NO_ERROR && !topics_.empty() &&
         topics_.acknowledged(ending.opaque, resumed)) {
       topics_changed_ = true;
-      resumed = about_topic(resumed);
-      sink_.reporter->log(OB_LOG_INFO, resumed + "is written again");
-      sink_.reporter->resumed(std::move(resumed));
+      sink_.on_topic_resumed(resumed);
     }
     if (ending.error == RD_KAFKA_RESP_ERR_NO_ERROR) {
       if (ending.at >= 0) {
@@ -227,7 +273,8 @@ void KafkaLane::on_endings(const KafkaProducer::Endings &endings) {
         sent.push_back(slot.ticket);
       }
       down_ = false;
-      acknowledged = true;
+      acknowledged++;
+      in_flight += now_ - slot.since;
       continue;
     }
     report();
@@ -236,10 +283,12 @@ void KafkaLane::on_endings(const KafkaProducer::Endings &endings) {
     on_failure(slot, ending.opaque, ending.error, topic, partition);
   }
   report();
-  if (!acknowledged)
+  if (acknowledged == 0)
     return;
+  outage_.reset();
+  reopen_pause_ = {};
   losses_.acknowledged();
-  sink_.on_acknowledgement(*this, std::chrono::steady_clock::now());
+  sink_.on_acknowledged(acknowledged, in_flight, std::chrono::steady_clock::now());
 }
 
 void KafkaLane::on_log(rd_kafka_event_t *event) {
@@ -261,7 +310,7 @@ void KafkaLane::on_log(rd_kafka_event_t *event) {
 void KafkaLane::replace_producer(const std::string &cause) {
   const std::string why = "the Kafka producer was replaced: " + cause;
   sink_.reporter->complete(slots_.release_all(why));
-  sink_.reporter->complete(topic_queues_.release(0, true, why.c_str()));
+  release_waiting(why.c_str());
   topics_.forget_in_flight();
   losses_.producer_replaced();
   full_ = draining_ = clock_went_back_ = was_closed_ = false;

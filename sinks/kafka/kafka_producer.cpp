@@ -22,6 +22,7 @@ static thread_local bool producing = false;
 
 rd_kafka_resp_err_t KafkaProducer::on_new(rd_kafka_t *producer, const rd_kafka_conf_t *, void *self, char *, size_t) {
   rd_kafka_interceptor_add_on_broker_state_change(producer, "outbox", on_broker, self);
+  rd_kafka_interceptor_add_on_response_received(producer, "outbox", on_response, self);
   return rd_kafka_interceptor_add_on_acknowledgement(producer, "outbox", on_acknowledgement, self);
 }
 
@@ -49,6 +50,34 @@ rd_kafka_resp_err_t KafkaProducer::on_broker(rd_kafka_t *, int32_t, const char *
     self->wake_engine();
   });
   return RD_KAFKA_RESP_ERR_NO_ERROR;
+}
+
+/* Called on a broker thread. */
+rd_kafka_resp_err_t KafkaProducer::on_response(rd_kafka_t *, int, const char *, int32_t id, int16_t api, int16_t,
+                                               int32_t, size_t, int64_t round_trip_us, rd_kafka_resp_err_t error,
+                                               void *self_) {
+  auto *self = static_cast<KafkaProducer *>(self_);
+  constexpr int16_t produce = 0;
+  if (error != RD_KAFKA_RESP_ERR_NO_ERROR || round_trip_us <= 0 || id < 0)
+    return RD_KAFKA_RESP_ERR_NO_ERROR;
+  or_out_of_memory([&] {
+    std::lock_guard lock(self->brokers_mutex_);
+    Answers &of = self->answers_[id];
+    of.all.add(std::chrono::microseconds(round_trip_us));
+    if (api == produce)
+      of.produce.add(std::chrono::microseconds(round_trip_us));
+  });
+  return RD_KAFKA_RESP_ERR_NO_ERROR;
+}
+
+KafkaRoundTrips KafkaProducer::round_trips() const {
+  KafkaRoundTrips farthest;
+  std::lock_guard lock(brokers_mutex_);
+  for (const auto &[id, of] : answers_)
+    if (KafkaRoundTrips its{of.all.fast(), of.produce.fast()};
+        its.produce.count() > 0 && its.network > farthest.network)
+      farthest = its;
+  return farthest;
 }
 
 /* Called inside librdkafka, so it must not throw: endings_ has capacity for every message that can be in flight. */

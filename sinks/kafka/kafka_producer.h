@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -21,6 +22,7 @@
 #include "delivery/formats/record.h"
 #include "kafka_config.h"
 #include "kafka_diagnosis.h"
+#include "kafka_growth.h"
 
 namespace outbox {
 
@@ -33,12 +35,12 @@ namespace outbox {
  * Topic failures do not stop it: produce() refuses only until ended() has told the sink about the topic.
  *
  * Threads: the main thread calls the public functions. librdkafka's threads call on_acknowledgement(), which can also
- * run within produce() and within a purge, and on_broker(). on_throttle() runs within poll().
+ * run within produce() and within a purge, on_broker() and on_response(). on_throttle() runs within poll().
  *
  * Locks: mutex_ separates "stop and purge" from "check and produce", so that no message is produced between a stop
  * and its purge, and no thread of librdkafka sends between them. A message that such a purge ends does not take it
  * again, because librdkafka may hold locks then that produce() takes.
- * endings_mutex_ guards endings_ and is the innermost lock; brokers_mutex_ guards connected_.
+ * endings_mutex_ guards endings_ and is the innermost lock; brokers_mutex_ guards connected_ and answers_.
  *
  * Wake-ups: add_ending() writes to fd_ when endings_ was empty, and ended() empties it, both under endings_mutex_, so
  * every ending that ended() has not yet returned has been announced. librdkafka writes to fd_ only when its event
@@ -99,6 +101,9 @@ public:
     return times_up_ - std::min<uint64_t>(up, times_up_);
   }
 
+  /* Of the broker that is farthest away. */
+  KafkaRoundTrips round_trips() const;
+
   /* This bit of an opaque marks a message behind which no message of its key can be: its failure does not stop the
    * producer. */
   static constexpr uint64_t alone = uint64_t(1) << 31;
@@ -143,6 +148,9 @@ private:
   static rd_kafka_resp_err_t on_acknowledgement(rd_kafka_t *producer, rd_kafka_message_t *message, void *self);
 
   static void on_throttle(rd_kafka_t *producer, const char *name, int32_t id, int ms, void *);
+  static rd_kafka_resp_err_t on_response(rd_kafka_t *producer, int socket, const char *name, int32_t id, int16_t api,
+                                         int16_t version, int32_t correlation, size_t size, int64_t round_trip_us,
+                                         rd_kafka_resp_err_t error, void *self);
   static rd_kafka_resp_err_t on_broker(rd_kafka_t *producer, int32_t id, const char *security, const char *name,
                                        int port, const char *state, void *self);
 
@@ -161,8 +169,12 @@ private:
   Endings endings_;
   Endings taken_;    /* what ended() returned; the main thread's */
   std::mutex mutex_; /* held by produce() and by the interceptor while it purges */
-  std::mutex brokers_mutex_;
+  mutable std::mutex brokers_mutex_;
   std::set<std::string> connected_; /* addresses of connected brokers; guarded by brokers_mutex_ */
+  struct Answers {
+    KafkaAnswerTimes all, produce;
+  };
+  std::map<int32_t, Answers> answers_; /* by the broker's number; guarded by brokers_mutex_ */
   std::atomic<int> brokers_up_{0};
   std::atomic<uint64_t> times_up_{0};
   int throttled_ms_ = 0; /* written by on_throttle() within poll(): the main thread's */

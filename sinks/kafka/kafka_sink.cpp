@@ -1,4 +1,7 @@
-/* kafka_sink.cpp: whether the sink as a whole is down, or a part of it. */
+/*
+ * kafka_sink.cpp: which lane an event goes through, and whether the sink as a whole is down, or a part of it. A lane
+ * that is down is an outage of the sink only if no other lane works: the circuit would stop these too.
+ */
 #include "kafka_sink.h"
 
 namespace outbox {
@@ -14,42 +17,188 @@ static std::unique_ptr<KafkaTokens> open_tokens(const KafkaConfig &config, std::
 KafkaShared::KafkaShared(std::shared_ptr<const KafkaConfig> config_, std::shared_ptr<Reporter> reporter_)
     : config(std::move(config_)), reporter(std::move(reporter_)), tokens(open_tokens(*config, reporter)) {}
 
-KafkaSink::KafkaSink(std::shared_ptr<const KafkaConfig> config, std::shared_ptr<Reporter> reporter)
-    : KafkaShared(std::move(config), std::move(reporter)),
-      lane_(std::make_unique<KafkaLane>(static_cast<KafkaShared &>(*this))) {}
+KafkaSink::KafkaSink(std::shared_ptr<const KafkaConfig> config, std::shared_ptr<Reporter> reporter,
+                     std::shared_ptr<KafkaExtraProducers> extra_producers)
+    : KafkaShared(std::move(config), std::move(reporter)), extra_producers_(std::move(extra_producers)) {
+  lanes_.push_back(std::make_unique<KafkaLane>(static_cast<KafkaShared &>(*this)));
+}
 
 KafkaSink::~KafkaSink() {
-  lane_.reset();
+  extra_producers_->give_back(lanes_.size() + opening_.size() - 1);
+  lanes_.clear();
+  opening_.clear();
   old_producers.finish(Time::max());
 }
 
+/* ---- events ---- */
+
+size_t KafkaSink::held() const {
+  size_t n = 0;
+  for (const auto &lane : lanes_)
+    n += lane->held();
+  return n;
+}
+
+size_t KafkaSink::in_flight() const {
+  size_t n = 0;
+  for (const auto &lane : lanes_)
+    n += lane->in_flight();
+  return n;
+}
+
+uint32_t KafkaSink::credit() const {
+  if (state_ == State::Changing)
+    return 0;
+  if (lanes_.size() == 1)
+    return lanes_.front()->credit();
+  size_t events = 0, bytes = 0;
+  for (const auto &lane : lanes_) {
+    events += lane->held();
+    bytes += lane->bytes();
+  }
+  if (events >= config->max_messages() || bytes >= config->max_bytes())
+    return 0;
+  return static_cast<uint32_t>(config->max_messages() - events);
+}
+
+/* A worker has the keys of some of the 256 shards, which the hash's last bits say. So the others count here. */
+KafkaLane &KafkaSink::lane_of(uint64_t key_hash) {
+  if (key_hash != 0) {
+    constexpr uint64_t golden_ratio = 0x9e3779b97f4a7c15u;
+    return *lanes_[(key_hash * golden_ratio >> 32) * lanes_.size() >> 32];
+  }
+  for (size_t i = 0; i < lanes_.size(); i++)
+    if (KafkaLane &lane = *lanes_[next_++ % lanes_.size()]; lane.credit() > 0 && !lane.is_delayed())
+      return lane;
+  return *lanes_[next_++ % lanes_.size()];
+}
+
+Submitted KafkaSink::submit(const ob_event &event) {
+  constexpr std::chrono::seconds pause{1};
+  if (credit() == 0)
+    return false;
+  if (lanes_.size() == 1)
+    return lanes_.front()->submit(event, false);
+  KafkaLane &lane = lane_of(event.key_hash);
+  const bool has_its_share =
+      lane.held() >= config->max_messages() / lanes_.size() || lane.bytes() >= config->max_bytes() / lanes_.size();
+  if (has_its_share && lane.is_delayed())
+    return Completion{{.outcome = Outcome::Deferred,
+                       .error = "waits for one of the sink's producers, which sends nothing now and has its share of "
+                                "events" +
+                                (lane.outage() ? ": " + lane.outage()->text : std::string()),
+                       .reason = lane.outage() ? lane.outage()->reason : OB_REASON_NONE,
+                       .retry_after_ms = lane.topics().wait(pause, std::chrono::steady_clock::now()).count()},
+                      event.ticket,
+                      event.key_hash};
+  return lane.submit(event, true);
+}
+
+void KafkaSink::keep_acknowledgements(bool keep) {
+  keeps_offsets = keep;
+  for (Lanes *lanes : {&lanes_, &opening_})
+    for (const auto &lane : *lanes)
+      lane->keep_offsets(keep);
+}
+
 void KafkaSink::flush() {
-  lane_->flush();
-  check_stall(std::chrono::steady_clock::now());
+  for (const auto &lane : lanes_)
+    lane->flush();
+  used_at_ = std::chrono::steady_clock::now();
+  check_stall(used_at_);
 }
 
 void KafkaSink::poll() {
-  lane_->poll();
-  check_stall(std::chrono::steady_clock::now());
+  for (Lanes *lanes : {&lanes_, &opening_})
+    for (const auto &lane : *lanes)
+      lane->poll();
+  const Time now = std::chrono::steady_clock::now();
+  look_at_number(now);
+  if (const KafkaLane *lane = is_down || any_works() ? nullptr : lane_with_outage())
+    report_down(*lane->outage());
+  check_stall(now);
   report_degraded();
 }
 
-void KafkaSink::on_acknowledgement(KafkaLane & /*lane*/, Time now) {
+Sink::Time KafkaSink::check_at() const {
+  Time at = std::min(stall_check_at_, number_check_at_);
+  for (const Lanes *lanes : {&lanes_, &opening_})
+    for (const auto &lane : *lanes)
+      at = std::min(at, lane->check_at());
+  return at;
+}
+
+void KafkaSink::release_queued() {
+  for (const auto &lane : lanes_)
+    lane->release_queued();
+}
+
+void KafkaSink::abandon() {
+  for (const auto &lane : lanes_)
+    lane->abandon();
+}
+
+/* ---- its state ---- */
+
+bool KafkaSink::any_works() const {
+  return std::any_of(lanes_.begin(), lanes_.end(), [](const auto &lane) { return lane->works(); });
+}
+
+const KafkaLane *KafkaSink::lane_with_outage() const {
+  for (const auto &lane : lanes_)
+    if (lane->outage() && lane->held() > 0)
+      return lane.get();
+  return nullptr;
+}
+
+void KafkaSink::on_acknowledged(size_t events, std::chrono::nanoseconds in_flight, Time now) {
+  is_down = false; /* the event's outcome closes the circuit */
+  progress_at_ = now;
   stall_detector_.on_acknowledgement(now);
+  growth_.acknowledged(events, in_flight);
 }
 
-void KafkaSink::on_down(KafkaLane & /*lane*/, std::string text, ob_reason reason) {
-  reporter->down(std::move(text), reason);
+void KafkaSink::report_down(const KafkaOutage &outage) {
+  is_down = true;
+  reporter->down(outage.text, outage.reason);
 }
 
-void KafkaSink::on_up(KafkaLane & /*lane*/, Time now) {
+bool KafkaSink::on_down(const KafkaLane &lane) {
+  const bool is_opening =
+      std::any_of(opening_.begin(), opening_.end(), [&](const auto &each) { return each.get() == &lane; });
+  if (is_opening || any_works())
+    return false;
+  report_down(*lane.outage());
+  return true;
+}
+
+void KafkaSink::on_up(Time now) {
   stall_detector_.on_reconnection(now); /* nothing could be acknowledged before */
-  reporter->up();
+  if (std::exchange(is_down, false))
+    reporter->up();
+}
+
+void KafkaSink::on_topic_paused(const KafkaLane &lane, const std::string &topic, const std::string &reason) {
+  for (const auto &each : lanes_)
+    if (const KafkaTopics::Topic *known = each.get() == &lane ? nullptr : each->topics().find(topic))
+      if (known->reason == reason)
+        return; /* it was told */
+  reporter->log(OB_LOG_WARNING, reason + "; its events wait");
+}
+
+void KafkaSink::on_topic_resumed(const std::string &topic) {
+  for (const auto &lane : lanes_)
+    lane->end_pause(topic);
+  const std::string about = about_topic(topic);
+  reporter->log(OB_LOG_INFO, about + "is written again");
+  reporter->resumed(about);
 }
 
 /* Detects brokers that are connected but do not respond; librdkafka has no event for that. */
 void KafkaSink::check_stall(Time now) {
-  const size_t waiting = lane_->is_down() ? 0 : lane_->in_flight(); /* an outage is already reported */
+  size_t waiting = 0;
+  for (const auto &lane : lanes_)
+    waiting += lane->is_down() ? 0 : lane->in_flight(); /* an outage is already reported */
   if (waiting == 0) {
     stall_check_at_ = Time::max();
   } else if (stall_detector_.is_stalled(waiting, now)) {
@@ -65,10 +214,26 @@ void KafkaSink::check_stall(Time now) {
 
 /* Reports whether a part of the sink has a problem while the rest works. */
 void KafkaSink::report_degraded() {
-  const char *throttled = lane_->is_throttled() ? "throttled: the brokers make this client wait, by a quota" : "";
-  std::string message = !lane_->paused_topics().empty() ? lane_->paused_topics()
-                        : !lane_->slow().empty()        ? lane_->slow()
-                                                        : throttled;
+  std::string down, slow, throttled;
+  bool topics_changed = false;
+  for (const auto &lane : lanes_)
+    topics_changed |= lane->take_topics_changed();
+  if (topics_changed) {
+    KafkaTopics::Paused paused;
+    for (const auto &lane : lanes_)
+      lane->topics().add_paused(paused);
+    paused_ = KafkaTopics::summary(paused);
+  }
+  for (const auto &lane : lanes_) {
+    if (lane->outage() && lane->held() > 0 && !is_down && down.empty())
+      down = "a part of the events waits, because one of " + std::to_string(lanes_.size()) +
+             " producers sends nothing: " + lane->outage()->text;
+    if (slow.empty())
+      slow = lane->slow();
+    if (lane->is_throttled())
+      throttled = "throttled: the brokers make this client wait, by a quota";
+  }
+  std::string message = !paused_.empty() ? paused_ : !down.empty() ? down : !slow.empty() ? slow : throttled;
   if (message == degraded_)
     return;
   degraded_ = message;

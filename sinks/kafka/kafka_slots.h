@@ -4,6 +4,7 @@
  */
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <string>
 #include <vector>
@@ -29,14 +30,15 @@ public:
     uint64_t key_hash = 0;
     int64_t position = 0;
     uint32_t generation = 0;
-    bool used = false;
-    bool placed = false; /* the event's options name its partition */
+    uint32_t size : 30 = 0; /* of its record, in bytes */
+    bool used : 1 = false;
+    bool placed : 1 = false; /* the event's options name its partition */
     KafkaProducer::Topic *topic = nullptr;
     Time since{};
   };
 
   /* Returns the opaque for the message. `alone`: no later event of its key is produced until this one has ended. */
-  uint64_t take(const KafkaTicket &event, KafkaProducer::Topic *topic, bool placed, bool alone, Time now) {
+  uint64_t take(const KafkaTicket &event, KafkaProducer::Topic *topic, const Record &record, bool alone, Time now) {
     if (free_.empty()) {
       free_.push_back(static_cast<uint32_t>(slots_.size()));
       slots_.emplace_back();
@@ -49,7 +51,9 @@ public:
     slot.position = event.position;
     slot.generation++;
     slot.used = true;
-    slot.placed = placed;
+    slot.placed = record.partition >= 0;
+    slot.size = static_cast<uint32_t>(std::min<size_t>(record.size(), largest));
+    bytes_ += slot.size;
     slot.topic = topic;
     slot.since = now;
     used_++;
@@ -67,12 +71,15 @@ public:
     slots_[index].used = false;
     if (out.topic)
       out.topic->in_use--;
+    bytes_ -= out.size;
     free_.push_back(index);
     used_--;
     return true;
   }
 
   size_t used() const { return used_; }
+  /* Of their records. */
+  size_t bytes() const { return bytes_; }
 
   /* The event that has been in flight longest; null if there is none. Reads all slots. */
   const Slot *oldest() const {
@@ -92,9 +99,10 @@ public:
   }
 
 private:
+  static constexpr size_t largest = (1u << 30) - 1;
   std::vector<Slot> slots_;
   std::vector<uint32_t> free_;
-  size_t used_ = 0;
+  size_t used_ = 0, bytes_ = 0;
 };
 
 }  // namespace outbox

@@ -75,15 +75,18 @@ KafkaTopics::Duration KafkaTopics::failed(const std::string &name, uint64_t even
   topic.reason = std::move(reason);
   if (paused && !probe)
     return wait(topic, now);
-  n_paused_ += !paused;
   topic.pause = paused ? std::min(topic.pause * 2, longest_pause) : first_pause;
   topic.until = now + topic.pause;
   return topic.pause; /* this event will be the next probe */
 }
 
 KafkaTopics::Duration KafkaTopics::wait(const Topic &topic, Time now) {
-  last_wait_ = std::max(now + (topic.reason.empty() ? longest_pause : topic.pause), last_wait_ + wait_spacing);
-  return std::chrono::ceil<Duration>(last_wait_ - now);
+  return wait(topic.reason.empty() ? longest_pause : topic.pause, now);
+}
+
+KafkaTopics::Duration KafkaTopics::wait(Duration least, Time now) const {
+  *last_wait_ = std::max(now + least, *last_wait_ + wait_spacing);
+  return std::chrono::ceil<Duration>(*last_wait_ - now);
 }
 
 size_t KafkaTopics::refused(const std::string &name, uint64_t event, Time now) {
@@ -111,14 +114,20 @@ bool KafkaTopics::acknowledged(uint64_t event, std::string &name) {
     return false;
   Topic &topic = taken.topic->second;
   bool over = !topic.reason.empty();
-  if (over) {
-    topic.reason.clear();
-    n_paused_--;
-  }
+  topic.reason.clear();
   topic.stored += taken.with_care;
   topic.max_in_flight += topic.stored > trusted_after;
   forget_if_healthy(taken.topic);
   return over;
+}
+
+bool KafkaTopics::end_pause(const std::string &name) {
+  auto at = topics_.find(name);
+  if (at == topics_.end() || at->second.reason.empty() || at->second.probe != 0)
+    return false;
+  at->second.reason.clear();
+  forget_if_healthy(at);
+  return true;
 }
 
 void KafkaTopics::ended(uint64_t event) {
@@ -153,7 +162,6 @@ bool KafkaTopics::forget_unused(Time now) {
     bool in_flight = topic.probe != 0 || topic.in_flight != 0;
     if (!in_flight && topic.asked + forget_after <= now) {
       paused |= !topic.reason.empty();
-      n_paused_ -= !topic.reason.empty();
       at = topics_.erase(at);
       continue;
     }
@@ -163,13 +171,19 @@ bool KafkaTopics::forget_unused(Time now) {
   return paused;
 }
 
-std::string KafkaTopics::summary() const {
+void KafkaTopics::add_paused(Paused &paused) const {
   for (const auto &[name, topic] : topics_)
     if (!topic.reason.empty())
-      return n_paused_ == 1   ? topic.reason
-             : n_paused_ == 2 ? topic.reason + "; 1 more topic is paused"
-                              : topic.reason + "; " + std::to_string(n_paused_ - 1) + " more topics are paused";
-  return {};
+      paused.emplace(name, topic.reason);
+}
+
+std::string KafkaTopics::summary(const Paused &paused) {
+  if (paused.empty())
+    return {};
+  const std::string &reason = paused.begin()->second;
+  return paused.size() == 1   ? reason
+         : paused.size() == 2 ? reason + "; 1 more topic is paused"
+                              : reason + "; " + std::to_string(paused.size() - 1) + " more topics are paused";
 }
 
 }  // namespace outbox

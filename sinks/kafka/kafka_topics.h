@@ -19,8 +19,10 @@
 #include <chrono>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <unordered_map>
+#include <utility>
 
 namespace outbox {
 
@@ -39,6 +41,10 @@ public:
   /* After this many stored events in a row, more than one is sent at a time. */
   static constexpr size_t trusted_after = 16;
   static constexpr std::chrono::seconds longest_silence{5};
+
+  /* When the latest deferred event of a sink becomes due: its lanes share it, so that the distance holds for all. */
+  using LastWait = std::shared_ptr<Time>;
+  explicit KafkaTopics(LastWait last_wait = std::make_shared<Time>()) : last_wait_(std::move(last_wait)) {}
 
   struct Topic {
     std::string reason; /* why it is paused; empty = not paused */
@@ -59,6 +65,7 @@ public:
   bool empty() const { return topics_.empty(); }
   /* Returns null for a healthy topic. */
   Topic *find(const std::string &name);
+  const Topic *find(const std::string &name) const { return const_cast<KafkaTopics *>(this)->find(name); }
 
   /* Whether an event for the topic may be sent now. Defer: the topic is paused, or does not answer. Queue: wait for
    * an event in flight to end. */
@@ -72,12 +79,17 @@ public:
   Duration failed(const std::string &name, uint64_t event, std::string reason, Time now);
   /* The same for an event that was not sent because ask() answered Defer. */
   Duration wait(const Topic &topic, Time now);
+  /* The same for an event that was not sent for a reason that is not its topic's. */
+  Duration wait(Duration least, Time now) const;
 
   /* The event's batch was refused. Returns the event's size if it was sent alone and so is to blame; otherwise 0. */
   size_t refused(const std::string &name, uint64_t event, Time now);
 
   /* The event was acknowledged. Returns true if that ends a pause; `name` is then the topic. */
   bool acknowledged(uint64_t event, std::string &name);
+  /* The topic can be written, as an event of another lane has shown. Returns true if that ends a pause; the probe
+   * ends it if there is one. */
+  bool end_pause(const std::string &name);
   /* The event ended in another way, or was never sent. */
   void ended(uint64_t event);
   /* The same for all events in flight: they will be submitted again. */
@@ -88,8 +100,11 @@ public:
   /* When to call forget_unused() again; Time::max() = never. */
   Time look_at() const { return topics_.empty() ? Time::max() : look_at_; }
 
-  /* The problem of the paused topics in one text; empty if none is paused. */
-  std::string summary() const;
+  /* Adds the paused topics, each with its problem. */
+  using Paused = std::map<std::string, std::string>;
+  void add_paused(Paused &paused) const;
+  /* The problem of paused topics in one text; empty if there is none. */
+  static std::string summary(const Paused &paused);
 
 private:
   using Topics = std::map<std::string, Topic, std::less<>>; /* map nodes do not move */
@@ -104,8 +119,8 @@ private:
 
   Topics topics_;
   std::unordered_map<uint64_t, InFlight> in_flight_; /* probes and careful events, by opaque */
-  Time last_wait_{}, look_at_{};
-  size_t n_paused_ = 0;
+  const LastWait last_wait_;
+  Time look_at_{};
 };
 
 }  // namespace outbox

@@ -58,7 +58,7 @@ public:
                              std::shared_ptr<Reporter> reporter) const override {
     require_librdkafka();
     return std::make_unique<KafkaSink>(std::static_pointer_cast<const KafkaConfig>(std::move(config)),
-                                       std::move(reporter));
+                                       std::move(reporter), extra_producers_);
   }
   std::shared_ptr<void> probe(std::shared_ptr<const SinkConfig> config, Probe &probe) const override {
     require_librdkafka();
@@ -66,6 +66,9 @@ public:
   }
   KindDefaults defaults(const Options &server) const override { return kafka_defaults(server); }
   void client_library(ob_client_library &out) const override { describe_librdkafka(out); }
+
+private:
+  const std::shared_ptr<KafkaExtraProducers> extra_producers_ = std::make_shared<KafkaExtraProducers>();
 };
 
 }  // namespace outbox

@@ -192,7 +192,7 @@ TEST(KafkaProducer, TheTopicOfASlotIsThereAsLongAsTheSlot) {
   KafkaConfig config({{"bootstrap_servers", "127.0.0.1:1"}}, nullptr);
   KafkaProducer producer(config, nullptr, eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   KafkaSlots slots;
-  slots.take({1, 1, 1, false}, producer.topic("kept"), false, false, {});
+  slots.take({1, 1, 1, false}, producer.topic("kept"), {}, false, {});
   for (int i = 0; i < 2500; i++)
     producer.topic("t" + std::to_string(i));
   EXPECT_STREQ(slots.oldest()->topic->name(), "kept");

@@ -135,7 +135,8 @@ public:
  * A running sink. All functions are called from the engine's (main) thread.
  *
  * Order: when an event with a key ends as anything but Sent or Rejected, every later event of that key that was
- * accepted must end as Returned without being sent, and must be reported in the same call or while credit() is 0.
+ * accepted must end as Returned without being sent, and must be reported in the same call or while credit() is 0; or,
+ * with those that are accepted until then, before another event of that key is sent.
  * When an event ends within submit(), the engine itself returns the later events of its key.
  */
 class Sink {

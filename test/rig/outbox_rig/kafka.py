@@ -41,12 +41,12 @@ class Kafka(Program):
 
     def __init__(self, name: str, directory: Path, log: Path, partitions: int = 12, properties: dict[str, str] = {},
                  jit: bool = True, namespace: Namespace | None = None, secured: bool = False,
-                 member: Member | None = None, heap: str = "512m", killed: bool = False):
+                 member: Member | None = None, heap: str = "512m", killed: bool = False, proxied: bool = False):
         """`partitions`: of automatically created topics. `properties`: of the broker, in addition to ours. `jit`:
         False turns off the optimizing compiler, for a quick start. `namespace`: where the broker runs. `secured`:
         adds all kinds of listeners, see `security`. `member`: its place in a cluster (kafka_cluster.py). `killed`: it is
         killed and started again, and must not wait until its former session expires; a pause of two seconds then makes
-        the cluster drop it."""
+        the cluster drop it. `proxied`: adds a listener for a proxy, which clients are told to reach at `proxy_port`."""
         self.name, self.dir, self.log = name, directory, log
         self.port = free_port()
         self._member = member or Member(1, new_cluster(), {1: free_port()})
@@ -74,6 +74,11 @@ class Kafka(Program):
             "log.cleaner.enable": "false",
             "log.retention.ms": "-1",  # otherwise the retention check, every five minutes, deletes events with old timestamps
         } | ({"broker.heartbeat.interval.ms": "500", "broker.session.timeout.ms": "2000"} if killed else {}) | properties
+        if proxied:
+            self.proxied_port, self.proxy_port = free_port(), free_port()
+            for key, port in (("listeners", self.proxied_port), ("advertised.listeners", self.proxy_port)):
+                self._properties[key] += f",PROXIED://{self.address}:{port}"
+            self._properties["listener.security.protocol.map"] += ",PROXIED:PLAINTEXT"
         directory.mkdir(parents=True)
         self._security = Security(directory / "security", self.address, self.port) if secured else None
         if self._security:

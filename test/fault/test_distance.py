@@ -1,0 +1,91 @@
+"""A broker that is far away: the sink opens more producers, and each key keeps its order while their number changes, the network is cut,
+the broker is killed and the worker ends."""
+
+import os
+import signal
+
+import pytest
+from outbox_rig import Consumer, wait_until
+from outbox_rig.delay import Delay
+from outbox_rig.traffic import Traffic
+
+pytestmark = [pytest.mark.librdkafka, pytest.mark.slow, pytest.mark.timeout(240)]  # a broker of its own must start first
+MAX_IN_FLIGHT = 300  # small, so that the bound on duplicates is tested
+GIVEN_UP_S = 30  # longest_outage of kafka_lane_number.cpp
+PRODUCERS = "Kafka producers now"
+
+
+@pytest.fixture(scope="module")
+def kafka(rig):
+    with rig.kafka(partitions=12, proxied=True, killed=True) as kafka:
+        yield kafka
+
+
+@pytest.fixture
+def network(kafka):
+    with Delay(kafka.proxy_port, kafka.proxied_port, 4) as network:
+        yield network
+
+
+@pytest.fixture(autouse=True)
+def small_flights(pg):
+    pg.set("outbox.max_in_flight", str(MAX_IN_FLIGHT))
+    yield
+    pg.reset("outbox.max_in_flight")
+
+
+def logged(pg, since: int, text: str, seconds: float = 60) -> None:
+    wait_until(lambda: text in pg.logged(since), seconds, lambda: f"{text!r} in the log:\n{pg.logged(since)}")
+
+
+def delivered_more(db) -> None:
+    before = db.sink("delivered", "main")[0]
+    wait_until(lambda: db.sink("delivered", "main")[0] > before + 500, 60, lambda: f"deliveries: {db.sql('SELECT * FROM outbox.sinks')}")
+
+
+def check(traffic: Traffic, kafka) -> None:
+    traffic.drain()
+    with Consumer(kafka.bootstrap, [f"outbox.event.{traffic.aggregate}"]) as consumer:
+        traffic.check(consumer.take_rest(), MAX_IN_FLIGHT)
+
+
+def test_several_producers_keep_the_order_of_keys(db, pg, kafka, network, aggregate):
+    kafka.create_topic(f"outbox.event.{aggregate}")
+    log_start = pg.log.stat().st_size
+    db.kafka_sink("main", kafka, bootstrap_servers=f"127.0.0.1:{kafka.proxy_port}")
+    with Traffic(db, aggregate, keys=25, pause=0) as traffic:
+        logged(pg, log_start, PRODUCERS)
+        delivered_more(db)
+        network.cut()
+        wait_until(lambda: db.state("main") == "circuit open", 40, lambda: f"the outage: {db.sql('SELECT * FROM outbox.sinks')}")
+        network.mend()
+        delivered_more(db)
+        kafka.kill()
+        kafka.start()
+        delivered_more(db)
+        log_start = pg.log.stat().st_size
+        [(worker,)] = db.sql("SELECT pid FROM outbox.workers WHERE database = current_database()")
+        os.kill(worker, signal.SIGTERM)
+        logged(pg, log_start, PRODUCERS)
+        delivered_more(db)
+    check(traffic, kafka)
+
+
+def test_a_producer_without_a_connection_is_given_up(db, pg, kafka, network, aggregate):
+    """As brokers do that limit the connections of an address: the other producers' keys continue, and then its own do."""
+    kafka.create_topic(f"outbox.event.{aggregate}")
+    log_start = pg.log.stat().st_size
+    db.kafka_sink("main", kafka, bootstrap_servers=f"127.0.0.1:{kafka.proxy_port}")
+    with Traffic(db, aggregate, keys=25, pause=0) as traffic:
+        logged(pg, log_start, PRODUCERS)
+        delivered_more(db)
+        network.takes = False
+        network.cut_one()
+        wait_until(lambda: db.state("main") == "degraded", 20, lambda: f"a part to be down: {db.sql('SELECT * FROM outbox.sinks')}")
+        assert "producers sends nothing" in db.sink("last_error", "main")[0]
+        logged(pg, log_start, "is given up with the others but one", GIVEN_UP_S + 20)
+        delivered_more(db)
+        traffic.held = True
+        wait_until(lambda: db.pending() == 0, 40, "all keys to continue")
+        assert "circuit opened" not in pg.logged(log_start)
+    check(traffic, kafka)

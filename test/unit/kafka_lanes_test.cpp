@@ -1,0 +1,216 @@
+/* A Kafka sink with several producers, which it opens because the mock cluster answers late. */
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+#include <string>
+
+#include "door.h"
+#include "kafka_broker.h"
+#include "patience.h"
+
+namespace {
+
+class KafkaLanes : public testing::Test {
+protected:
+  static constexpr int partitions = 12;
+
+  void SetUp() override { broker.create_topic("outbox.event.Order", partitions); }
+  ob_sink *open(door::OptionList options = {}) {
+    options.insert(options.begin(), {"bootstrap_servers", broker.address()});
+    ob_sink *sink = engine.open("kafka", options);
+    EXPECT_NE(sink, nullptr) << engine.error.message << " " << engine.error.detail;
+    return sink;
+  }
+
+  /* The next event of the key, with its number. */
+  bool send(ob_sink *sink, int key, const char *type = "Order") {
+    door::Event event;
+    event.ticket = ticket + 1;
+    event.aggregate_type = type;
+    event.key = std::to_string(key);
+    event.payload = std::to_string(next[key]);
+    if (!engine.submit(sink, event))
+      return false;
+    keys[++ticket] = key;
+    next[key]++;
+    return true;
+  }
+  /* So many events of each of the keys; waits for credit. */
+  void send_all(ob_sink *sink, int each, int n_keys = 60) {
+    for (int i = 0; i < each; i++)
+      for (int key = 0; key < n_keys; key++)
+        ASSERT_TRUE(engine.until([&] { return send(sink, key); }, 60'000, 10)) << engine.log;
+  }
+  bool told(const std::string &text) const { return engine.log.find(text) != std::string::npos; }
+  /* Until the sink has so many producers. */
+  void grow(ob_sink *sink, int producers = 8) {
+    broker.slow_down(4);
+    const std::string grown = "has " + std::to_string(producers) + " Kafka producers now";
+    const auto end = patience_ends(std::chrono::seconds(60));
+    while (!told(grown) && std::chrono::steady_clock::now() < end)
+      send_all(sink, 5);
+    broker.slow_down(0);
+    ASSERT_TRUE(told(grown)) << engine.log;
+    ASSERT_TRUE(all_done());
+  }
+  /* Forgets what has ended. */
+  void begin_part() {
+    engine.done.clear();
+    engine.log.clear();
+    before = ticket;
+  }
+  bool all_done() {
+    return engine.until([&] { return engine.done.size() >= ticket - before; }, 60'000, 100);
+  }
+  void expect_all_sent() const {
+    for (const door::Done &each : engine.done)
+      EXPECT_EQ(each.outcome, OB_SENT) << each.ticket << ": " << each.error << "\n" << engine.log;
+  }
+  /* The keys whose events ended so. */
+  std::set<int> keys_with(ob_outcome outcome) {
+    std::set<int> found;
+    for (const door::Done &each : engine.done)
+      if (each.outcome == outcome)
+        found.insert(keys.at(each.ticket));
+    return found;
+  }
+  /* Every event arrived once, in the order of its key. */
+  void check(size_t n) {
+    std::map<std::string, int> arrived;
+    const auto messages = broker.read("outbox.event.Order", partitions, n);
+    EXPECT_EQ(messages.size(), n);
+    for (const Message &message : messages)
+      ASSERT_EQ(message.value.value(), std::to_string(arrived[message.key.value()]++)) << "key " << *message.key;
+  }
+
+  KafkaBroker broker;
+  door::Engine engine;
+  uint64_t ticket = 0, before = 0;
+  std::map<uint64_t, int> keys; /* by ticket */
+  std::map<int, int> next;
+};
+
+TEST_F(KafkaLanes, AreOpenedWhereTheBrokerIsFarAwayAndKeepTheOrderOfKeys) {
+  ob_sink *sink = open({{"queue_buffering_max_messages", "1000"}});
+  grow(sink, 4);
+  grow(sink);
+  broker.slow_down(4);
+  const auto credit = engine.status(sink).credit;
+  EXPECT_EQ(credit, 1000u) << "all producers together hold as many events as one";
+  send_all(sink, 50);
+  ASSERT_TRUE(all_done());
+  expect_all_sent();
+  check(ticket);
+}
+
+TEST_F(KafkaLanes, AreNotOpenedWhereTheBrokerIsNear) {
+  ob_sink *sink = open();
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(4);
+  while (std::chrono::steady_clock::now() < end)
+    send_all(sink, 5);
+  ASSERT_TRUE(all_done());
+  EXPECT_FALSE(told("producers")) << engine.log;
+}
+
+TEST_F(KafkaLanes, AnOutageOfAllBrokersIsOne) {
+  ob_sink *sink = open();
+  grow(sink);
+  broker.stop();
+  for (int key = 0; key < 60; key++)
+    ASSERT_TRUE(send(sink, key));
+  ASSERT_TRUE(engine.until([&] { return engine.status(sink).state == OB_SINK_CIRCUIT_OPEN; }, 60'000, 20));
+  ASSERT_TRUE(engine.until([&] { return engine.status(sink).credit == 1; }, 60'000, 20)) << "a probe";
+  ASSERT_TRUE(send(sink, 0));
+  broker.start();
+  ASSERT_TRUE(all_done());
+  expect_all_sent();
+  EXPECT_TRUE(engine.until([&] { return engine.status(sink).state == OB_SINK_OK; }, 60'000, 20));
+  EXPECT_STREQ(engine.status(sink).last_error, "");
+  check(ticket);
+}
+
+/* Also an outage that nothing but a probe shows, when no event waits. */
+TEST_F(KafkaLanes, AnOutageEndsWithNothingToSend) {
+  ob_sink *sink = open();
+  grow(sink);
+  broker.stop();
+  ASSERT_TRUE(engine.until([&] { return engine.status(sink).state == OB_SINK_CIRCUIT_OPEN; }, 60'000, 20));
+  broker.start();
+  EXPECT_TRUE(engine.until([&] { return engine.status(sink).state == OB_SINK_OK; }, 60'000, 20));
+}
+
+/* The events of other keys are sent meanwhile, and the circuit stays closed. */
+TEST_F(KafkaLanes, AFatalErrorOfOneDelaysItsOwnKeysOnly) {
+  ob_sink *sink = open();
+  grow(sink);
+  begin_part();
+  broker.fail_produce(RD_KAFKA_RESP_ERR_OUT_OF_ORDER_SEQUENCE_NUMBER, 1);
+  send_all(sink, 1);
+  ASSERT_TRUE(all_done()) << engine.log;
+  const std::set<int> returned = keys_with(OB_RETURNED), sent = keys_with(OB_SENT);
+  EXPECT_GT(returned.size(), 0u);
+  EXPECT_GT(sent.size(), 30u) << "the keys of one of eight producers are returned";
+  EXPECT_EQ(returned.size() + sent.size(), 60u);
+  for (int key : returned) /* as the server does */
+    next[key]--;
+  for (int key : returned)
+    ASSERT_TRUE(send(sink, key)) << "it waits in the sink";
+  for (int key : sent)
+    ASSERT_TRUE(send(sink, key));
+  ASSERT_TRUE(all_done()) << engine.log;
+  EXPECT_FALSE(told("circuit opened")) << engine.log;
+  EXPECT_TRUE(told("sequence desynchronization")) << engine.log;
+  check(ticket - returned.size());
+}
+
+/* Its lane waits until all its events have ended, which takes 400 ms here; the other lanes do not. */
+TEST_F(KafkaLanes, ARefusedBatchDelaysItsOwnKeysOnly) {
+  ob_sink *sink = open();
+  grow(sink);
+  begin_part();
+  broker.fail_produce(RD_KAFKA_RESP_ERR_INVALID_RECORD, 1);
+  send_all(sink, 1);
+  ASSERT_TRUE(all_done()) << engine.log;
+  const std::set<int> returned = keys_with(OB_RETURNED);
+  ASSERT_GT(returned.size(), 0u);
+  EXPECT_GT(keys_with(OB_SENT).size(), 30u);
+  for (int key : returned)
+    next[key]--;
+  send_all(sink, 3);
+  ASSERT_TRUE(all_done());
+  check(ticket - returned.size());
+}
+
+/* Each lane finds out for itself; the user is told once. */
+TEST_F(KafkaLanes, AMissingTopicIsToldOnce) {
+  ob_sink *sink = open();
+  grow(sink);
+  broker.topic_error("outbox.event.Missing", RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART);
+  begin_part();
+  for (int key = 0; key < 60; key++)
+    ASSERT_TRUE(engine.until([&] { return send(sink, key, "Missing"); }, 60'000, 10));
+  ASSERT_TRUE(all_done()) << engine.log;
+  EXPECT_GT(keys_with(OB_DEFERRED).size(), 30u);
+  ASSERT_EQ(engine.status(sink).state, OB_SINK_DEGRADED);
+  EXPECT_STREQ(engine.status(sink).last_error,
+               "topic \"outbox.event.Missing\" does not exist: create it, or let the brokers create topics");
+  size_t lines = 0;
+  for (size_t at = 0; (at = engine.log.find("its events wait", at)) != std::string::npos; at++)
+    lines++;
+  EXPECT_EQ(lines, 1u) << engine.log;
+}
+
+TEST_F(KafkaLanes, ClosingReleasesWhatNoBrokerWasSent) {
+  ob_sink *sink = open();
+  grow(sink);
+  broker.stop();
+  begin_part();
+  for (int key = 0; key < 60; key++)
+    ASSERT_TRUE(send(sink, key));
+  sink->kind->sink_close(sink, 2000);
+  ASSERT_TRUE(all_done());
+  EXPECT_EQ(keys_with(OB_RETURNED).size(), 60u);
+}
+
+}  // namespace
