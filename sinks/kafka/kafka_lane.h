@@ -100,6 +100,7 @@ public:
   const std::optional<KafkaOutage> &outage() const { return outage_; }
   /* Events are, or will be, sent. */
   bool works() const { return !outage_ && (held() > 0 || is_connected()); }
+  size_t partitions_seen() const { return producer_ ? producer_->partitions_seen() : 0; }
   KafkaRoundTrips round_trips() const { return producer_ ? producer_->round_trips() : KafkaRoundTrips{}; }
 
   void keep_offsets(bool keep) {

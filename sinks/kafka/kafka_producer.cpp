@@ -87,6 +87,8 @@ void KafkaProducer::add_ending(const rd_kafka_message_t *message) {
    * that just comes up). Only an offset proves that the message was stored. */
   if (ending.error == RD_KAFKA_RESP_ERR_NO_ERROR && message->offset < 0)
     ending.error = RD_KAFKA_RESP_ERR__NO_OFFSET;
+  if (message->partition >= partitions_seen_)
+    partitions_seen_ = message->partition + 1;
   or_out_of_memory([&] {
     std::lock_guard lock(endings_mutex_);
     if (ending.error != RD_KAFKA_RESP_ERR_NO_ERROR) {

@@ -89,6 +89,9 @@ public:
   std::string explain(std::string_view text) const { return diagnosis_.explain(text); }
   bool is_refused(std::string_view text) const { return diagnosis_.is_refused(text); }
 
+  /* The highest number of partitions of a topic that acknowledgements have shown. */
+  size_t partitions_seen() const { return static_cast<size_t>(partitions_seen_.load()); }
+
   /* How long a broker's quota delayed the last request; 0 = not delayed. */
   std::chrono::milliseconds throttled() const { return std::chrono::milliseconds(throttled_ms_); }
 
@@ -183,6 +186,7 @@ private:
   std::atomic<bool> purged_{false};          /* the queue is purged, or was, since the stop */
   std::atomic<bool> purge_needed_{false};    /* the interceptor could not purge: librdkafka held locks */
   std::atomic<bool> purge_requested_{false}; /* purge_queued() was called and not all messages have ended */
+  std::atomic<int32_t> partitions_seen_{0};
   std::atomic<bool> keeps_offsets_{false};
   std::atomic<bool> topic_failed_{false};         /* endings_ contains a topic failure */
   std::unordered_map<std::string, Topic> topics_; /* map nodes do not move */

@@ -62,15 +62,26 @@ uint32_t KafkaSink::credit() const {
 }
 
 /* A worker has the keys of some of the 256 shards, which the hash's last bits say. So the others count here. */
+size_t KafkaSink::lane_of_key(uint64_t key_hash) const {
+  constexpr uint64_t golden_ratio = 0x9e3779b97f4a7c15u;
+  return (key_hash * golden_ratio >> 32) * lanes_.size() >> 32;
+}
+
 KafkaLane &KafkaSink::lane_of(uint64_t key_hash) {
-  if (key_hash != 0) {
-    constexpr uint64_t golden_ratio = 0x9e3779b97f4a7c15u;
-    return *lanes_[(key_hash * golden_ratio >> 32) * lanes_.size() >> 32];
-  }
+  if (key_hash != 0)
+    return *lanes_[lane_of_key(key_hash)];
   for (size_t i = 0; i < lanes_.size(); i++)
     if (KafkaLane &lane = *lanes_[next_++ % lanes_.size()]; lane.credit() > 0 && !lane.is_delayed())
       return lane;
   return *lanes_[next_++ % lanes_.size()];
+}
+
+std::span<const uint32_t> KafkaSink::order(const ob_event *events, size_t n) {
+  size_t partitions = 0;
+  for (const auto &lane : lanes_)
+    partitions = std::max(partitions, lane->partitions_seen());
+  return order_.of(events, n, partitions, lanes_.size(),
+                   [this](const ob_event &event) { return lane_of_key(event.key_hash); });
 }
 
 Submitted KafkaSink::submit(const ob_event &event) {

@@ -5,6 +5,7 @@
 #include "delivery/engine/stall_detector.h"
 #include "kafka_growth.h"
 #include "kafka_lane.h"
+#include "kafka_order.h"
 
 namespace outbox {
 
@@ -32,6 +33,7 @@ public:
 
   uint32_t credit() const override;
   void keep_acknowledgements(bool keep) override;
+  std::span<const uint32_t> order(const ob_event *events, size_t n) override;
   Submitted submit(const ob_event &event) override;
   bool checks_events() const override { return true; }
   void flush() override;
@@ -55,6 +57,7 @@ private:
   void on_topic_paused(const KafkaLane &lane, const std::string &topic, const std::string &reason) override;
   void on_topic_resumed(const std::string &topic) override;
 
+  size_t lane_of_key(uint64_t key_hash) const;
   KafkaLane &lane_of(uint64_t key_hash);
   size_t held() const;
   size_t in_flight() const;
@@ -85,6 +88,7 @@ private:
   Time state_until_ = Time::max(); /* Opening, Changing */
   Time progress_at_{};             /* Changing: when an event was acknowledged last */
   KafkaGrowth growth_;
+  KafkaOrder order_;
   Time no_growth_before_{};
   Time used_at_{}; /* when events were submitted last */
   Time idle_check_at_ = Time::max(), number_check_at_ = Time::max();

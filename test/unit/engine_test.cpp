@@ -240,6 +240,23 @@ TEST_F(EngineOrder, WhatASinkCannotMakeAMessageOfIsRejectedAndTheRestGoes) {
   EXPECT_EQ(engine.done.at(0).error, "event does not fit: It never will.");
 }
 
+TEST_F(EngineOrder, ASinkChoosesTheOrderInWhichItTakesEvents) {
+  ob_sink *sink = open();
+  control("main").order = {2, 0, 3, 1};
+  EXPECT_EQ(submit_all(sink, {{"a"}, {"a"}, {"b"}, {"c"}}), 4u);
+  EXPECT_EQ(control("main").held, (std::vector<uint64_t>{3, 1, 4, 2}));
+  EXPECT_EQ(ended(), Ended{});
+}
+
+TEST_F(EngineOrder, WhatASinkDoesNotTakeOfEventsInItsOwnOrderIsReturned) {
+  ob_sink *sink = open();
+  control("main").order = {2, 0, 3, 1};
+  control("main").no_room_for = 1;
+  EXPECT_EQ(submit_all(sink, {{"a"}, {"a"}, {"b"}, {"c"}}), 4u);
+  EXPECT_EQ(control("main").held, (std::vector<uint64_t>{3}));
+  EXPECT_EQ(ended(), (Ended{{1, OB_RETURNED}, {2, OB_RETURNED}, {4, OB_RETURNED}}));
+}
+
 TEST_F(EngineOrder, WhatTheCallerCouldNotMakeIsRejectedInItsTurn) {
   ob_sink *sink = open({{"on_dead_letter", "block"}});
   door::Event first, refused, behind;

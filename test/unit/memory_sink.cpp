@@ -55,8 +55,11 @@ public:
     }
   }
   uint32_t credit() const override { return config_->capacity - static_cast<uint32_t>(control_.held.size()); }
+  std::span<const uint32_t> order(const ob_event *, size_t n) override {
+    return n == control_.order.size() ? control_.order : std::span<const uint32_t>();
+  }
   Submitted submit(const ob_event &event) override {
-    if (credit() == 0)
+    if (credit() == 0 || event.ticket == control_.no_room_for)
       return false;
     if (event.ticket == control_.no_memory_for)
       throw std::bad_alloc();

@@ -26,7 +26,9 @@ struct Control {
   std::shared_ptr<Hang> hang;
   std::map<uint64_t, outbox::Outcome> ends_at_once; /* outcomes within submit(), by ticket */
   std::vector<outbox::Outcome> ends_of_test_events; /* in turn; without one it is not answered */
+  std::vector<uint32_t> order;                      /* of the events of a call, if there are so many */
   uint64_t unfit = 0;                               /* submit() throws for it */
+  uint64_t no_room_for = 0;                         /* submit() does not take it */
   uint64_t no_memory_for = 0;                       /* submit() lacks memory for it */
   int pauses = 0, flushes = 0;
   bool probe_hangs = false;              /* until its time is up, or it is cancelled */

@@ -73,11 +73,15 @@ size_t OpenSink::submit(const ob_event *events, size_t n) {
     return 0;
   n = std::min<size_t>(n, credit(Clock::now()));
   size_t taken = 0;
+  const std::span<const uint32_t> order = sink_->order(events, n);
+  const auto next = [&]() -> const ob_event & { return events[order.empty() ? taken : order[taken]]; };
   /* The accepted events stay accepted, the caller submits the rest again. */
   or_warn([&] {
-    while (taken < n && submit(events[taken]))
+    while (taken < n && submit(next()))
       taken++;
   });
+  for (; !order.empty() && taken < n; taken++) /* they stand among those that were accepted */
+    end_at_once({{Outcome::Returned, "the sink takes no more now"}, next().ticket, next().key_hash});
   or_warn([&] {
     sink_->flush();
     engine_.arm_timer();

@@ -20,6 +20,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -160,6 +161,9 @@ public:
   /* The end of a pause for which the peer has asked. A time that is past: it has not. */
   virtual Time paused_until() const { return Time::min(); }
   virtual void end_pause() {}
+  /* The order in which the engine submits these events: their indexes, valid until the next call. The events of a key
+   * stay in order. Empty: the order in which they are. */
+  virtual std::span<const uint32_t> order(const ob_event * /*events*/, size_t /*n*/) { return {}; }
   /* Accepts one event (copies it). Reports exactly one Completion for its ticket later, or returns it. Throws
    * BadInput for an event that cannot be made into a message: the engine rejects it. */
   virtual Submitted submit(const ob_event &event) = 0;
