@@ -15,6 +15,7 @@ import backlog
 import blocked_keys
 import bulk
 import claims
+import distance
 import drain
 import enqueue
 import failing_keys
@@ -80,6 +81,7 @@ BY_NAME = {  # run separately: each takes minutes, or shows what the others do n
     "claims-open": Measure(claims.open_transactions, {"rounds": 3}),
     "claims-both": Measure(claims.both, {"events": 1_000_000, "rounds": 1}),
     "claims-scheduled": Measure(claims.scheduled, {"events": 3_000_000, "rounds": 1}),
+    "distance": Measure(distance.measure, {"plan": [(2, 12), (2, 100)], "seconds": 16, "events": 200_000}, {"seconds": 60, "events": 1_000_000}),
     "failing-keys": Measure(failing_keys.measure, {"events": 40_000, "rounds": 5}),
     "memory-backlog": Measure(memory.backlog, {"events": 10_000_000}),
     "memory-blocked": Measure(memory.blocked, {"keys": 100_000}),

@@ -6,7 +6,7 @@ from measure import Cpu, median
 from outbox_rig import wait_until
 from outbox_rig.database import Database
 from results import Results, Row, at_most, ratio_at_least
-from stage import PARTITIONS, Stage, finish, progress
+from stage import Stage, finish, progress
 from watch import Watch
 
 KINDS = {"fixed": "300 B", "mixed": "100 B to 10 KB, Zipf keys"}
@@ -30,7 +30,7 @@ def drain(stage: Stage, db: Database, events: int, workers: int = 1) -> dict:
 
 def alone(stage: Stage, topic: str, kind: str, events: int) -> dict:
     """librdkafka alone with the same events."""
-    stage.kafka.create_topic(topic, PARTITIONS)
+    stage.kafka.create_topic(topic, stage.partitions)
     with stage.produce(topic, "drain", kind, events) as child:
         return finish(child)
 
@@ -38,7 +38,7 @@ def alone(stage: Stage, topic: str, kind: str, events: int) -> dict:
 def ours(stage: Stage, db: Database, aggregate_type: str, kind: str, events: int, workers: int = 1) -> dict:
     """A drain from the first event to the empty table; checks that each event arrived once and in order."""
     stage.pause(db)
-    stage.kafka.create_topic(f"outbox.event.{aggregate_type}", PARTITIONS)
+    stage.kafka.create_topic(f"outbox.event.{aggregate_type}", stage.partitions)
     stage.load(db, kind, events, aggregate_type)
     progress(f"{events:,} events enqueued")
     found = drain(stage, db, events, workers)

@@ -11,7 +11,7 @@ from measure import cpu_seconds, percentile
 from outbox_rig import wait_until
 from outbox_rig.database import Database
 from results import Failure, Results, Row, at_most, ratio_at_most
-from stage import PARTITIONS, Stage, end_of, finish, progress
+from stage import Stage, end_of, finish, progress
 
 ENQUEUE = "SELECT outbox.enqueue($1, $2::text, 'order.created', $3::jsonb)"
 CONNECTIONS = 4
@@ -73,7 +73,8 @@ class Sample:
         for name, values in (("", self.latencies), ("commit_", self.commits)):
             if values:
                 found |= {f"{name}p50_ms": percentile(values, 50), f"{name}p90_ms": percentile(values, 90),
-                          f"{name}p99_ms": percentile(values, 99), f"{name}max_ms": max(values)}
+                          f"{name}p99_ms": percentile(values, 99),
+                          f"{name}p99.9_ms": percentile(values, 99.9), f"{name}max_ms": max(values)}
         found["percentiles"] = [(percent, round(percentile(self.latencies, percent), 3)) for percent in PERCENTILES]
         return found
 
@@ -103,7 +104,7 @@ def alone(stage: Stage) -> Way:
 def one(stage: Stage, sample: Sample, way: Way, name: str, rate: float, seconds: float) -> None:
     seconds += WARM_UP_SECONDS
     topic, out = way.topic.format(name), stage.directory / name
-    stage.kafka.create_topic(topic, PARTITIONS)
+    stage.kafka.create_topic(topic, stage.partitions)
     before = cpu_seconds(way.carriers)
     with way.start(name, rate, seconds, out) as child:
         try:

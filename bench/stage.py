@@ -4,6 +4,7 @@ import json
 import subprocess
 import time
 from contextlib import contextmanager
+from copy import copy
 from typing import Any, Iterator
 
 import confluent_kafka
@@ -34,7 +35,9 @@ class Stage:
         self.rig, self.linger_ms = rig, linger_ms
         print(f"starting a private PostgreSQL{'' if kafka else ' and Apache Kafka'} ...")
         self.pg: Postgres = rig.postgres(settings=SETTINGS | {name.replace("__", "."): value for name, value in settings.items()})
-        self.kafka: Kafka = kafka or rig.kafka(partitions=PARTITIONS)
+        self.kafka: Kafka = kafka or rig.kafka(partitions=PARTITIONS, proxied=True)
+        self.reach = self.kafka.bootstrap  # where producers find the broker; consumers are beside it
+        self.partitions = PARTITIONS
         self.directory = rig.dir / "files"
         self.directory.mkdir(exist_ok=True)
 
@@ -48,6 +51,18 @@ class Stage:
             own.pg.close()
             if found := crashes(own.pg.log):
                 raise Failure("the server's log tells of a crash:\n" + "\n".join(found))
+
+    @contextmanager
+    def far(self, round_trip_ms: float, partitions: int) -> Iterator["Stage"]:
+        """The same, with so much of a network between the producers and the broker."""
+        far = copy(self)
+        far.reach, far.partitions = f"127.0.0.1:{self.kafka.proxy_port}", partitions
+        with self.program("delay", self.kafka.proxy_port, self.kafka.proxied_port, int(round_trip_ms * 500)) as proxy:
+            try:
+                proxy.stdout.readline()
+                yield far
+            finally:
+                proxy.kill()
 
     @property
     def broker_pid(self) -> int:
@@ -64,7 +79,7 @@ class Stage:
             database.drop()
 
     def kafka_sink(self, db: Database, **options: str) -> None:
-        db.kafka_sink("main", self.kafka, linger_ms=self.linger_ms, compression_type="lz4", **options)
+        db.kafka_sink("main", self.kafka, bootstrap_servers=self.reach, linger_ms=self.linger_ms, compression_type="lz4", **options)
 
     def switch(self, on: bool) -> None:
         """outbox.enabled for the whole server: it is off during loading."""
@@ -108,7 +123,7 @@ class Stage:
 
     def must_have_arrived(self, topic: str, events: int) -> dict:
         """Checks that events 1 to `events` arrived once, in the order of their keys, each with an id of its own."""
-        return self.run("consume", self.kafka.bootstrap, topic, PARTITIONS, events)
+        return self.run("consume", self.kafka.bootstrap, topic, self.partitions, events)
 
     def program(self, name: str, *arguments: Any) -> subprocess.Popen:
         return subprocess.Popen([PROGRAMS / name, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -119,7 +134,7 @@ class Stage:
             return finish(child)
 
     def produce(self, topic: str, *arguments: Any) -> subprocess.Popen:
-        return self.program("produce", self.kafka.bootstrap, topic, self.linger_ms, *arguments)
+        return self.program("produce", self.reach, topic, self.linger_ms, *arguments)
 
     def consumer(self, topic: str) -> confluent_kafka.Consumer:
         """A consumer of every partition from the beginning; fetches wait at the broker, so no poll is late."""
@@ -127,14 +142,13 @@ class Stage:
             "bootstrap.servers": self.kafka.bootstrap, "group.id": "bench", "enable.auto.commit": False, "log_level": 0,
             "auto.offset.reset": "error", "fetch.queue.backoff.ms": 1, "queued.max.messages.kbytes": 131072,
         })
-        consumer.assign([confluent_kafka.TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
+        consumer.assign([confluent_kafka.TopicPartition(topic, number, 0) for number in range(self.partitions)])
         return consumer
 
 
 def end_of(consumer: confluent_kafka.Consumer, topic: str) -> int:
     """The number of events in the topic."""
-    ends = (consumer.get_watermark_offsets(confluent_kafka.TopicPartition(topic, number), timeout=10)
-            for number in range(PARTITIONS))
+    ends = (consumer.get_watermark_offsets(partition, timeout=10) for partition in consumer.assignment())
     return sum(high - low for low, high in ends)
 
 
