@@ -5,7 +5,9 @@
  * one producer and 2.5 ms with eight. On the broker's own machine more producers only cost CPU.
  *
  * So the number grows when the broker that is farthest away hardly ever answers faster than `far_away`, and events
- * are in flight for much longer than a request. Time is a parameter; used by one thread.
+ * are in flight for much longer than a request. A request with many bytes takes a near broker long, too: in a drain
+ * on a machine with a load of 12 on two cores even its fast answers took a millisecond. Time is a parameter; used by
+ * one thread.
  */
 #pragma once
 
@@ -23,6 +25,7 @@ namespace outbox {
 struct KafkaRoundTrips {
   std::chrono::microseconds network{0}; /* of any request */
   std::chrono::microseconds produce{0}; /* of a request with events, which may wait for other brokers and disks */
+  uint64_t n_produce = 0;               /* how many requests with events all brokers have answered */
 };
 
 /* The times of a broker's answers. What counts is the fastest twentieth: most wait for something, and a few are taken
@@ -69,6 +72,7 @@ public:
 
   static constexpr size_t most_producers = 8;
   static constexpr std::chrono::microseconds far_away{700};
+  static constexpr size_t bytes_per_us = 50; /* so fast a broker handles a large request at least */
   static constexpr int much_longer = 2;
   static constexpr std::chrono::milliseconds window{500};
   static constexpr size_t enough_events = 100;
@@ -77,9 +81,10 @@ public:
   /* The number after this one. */
   static constexpr size_t next(size_t producers) { return producers == 1 ? 4 : most_producers; }
 
-  /* Events were acknowledged that have been in flight for so long, added up. */
-  void acknowledged(size_t events, std::chrono::nanoseconds in_flight) {
+  /* Events with so many bytes were acknowledged that have been in flight for so long, added up. */
+  void acknowledged(size_t events, size_t bytes, std::chrono::nanoseconds in_flight) {
     events_ += events;
+    bytes_ += bytes;
     in_flight_ += in_flight;
   }
 
@@ -88,8 +93,11 @@ public:
     if (now < begun_ + window || events_ < enough_events)
       return false;
     const std::chrono::nanoseconds mean = in_flight_ / static_cast<int64_t>(events_);
-    const bool waits = fast.network >= far_away && fast.produce.count() > 0 &&
-                       mean >= much_longer * std::max(fast.network, fast.produce);
+    const uint64_t requests = fast.n_produce > answered_ ? fast.n_produce - answered_ : 1;
+    const std::chrono::microseconds far = far_away + std::chrono::microseconds(bytes_ / requests / bytes_per_us);
+    answered_ = fast.n_produce;
+    const bool waits =
+        fast.network >= far && fast.produce.count() > 0 && mean >= much_longer * std::max(fast.network, fast.produce);
     in_a_row_ = waits ? in_a_row_ + 1 : 0;
     begin(now);
     return in_a_row_ >= windows_in_a_row;
@@ -104,12 +112,13 @@ public:
 private:
   void begin(Time now) {
     begun_ = now;
-    events_ = 0;
+    events_ = bytes_ = 0;
     in_flight_ = {};
   }
 
   Time begun_{};
-  size_t events_ = 0;
+  size_t events_ = 0, bytes_ = 0;
+  uint64_t answered_ = 0; /* n_produce at the end of the last window */
   std::chrono::nanoseconds in_flight_{0};
   int in_a_row_ = 0;
 };

@@ -250,7 +250,7 @@ void KafkaLane::on_endings(const KafkaProducer::Endings &endings) {
     sink_.reporter->sent(std::exchange(sent, {}));
     sink_.reporter->complete(std::exchange(stored, {}));
   };
-  size_t acknowledged = 0;
+  size_t acknowledged = 0, bytes = 0;
   std::chrono::nanoseconds in_flight{0};
   for (const KafkaProducer::Ending &ending : endings.all) {
     KafkaSlots::Slot slot;
@@ -274,6 +274,7 @@ void KafkaLane::on_endings(const KafkaProducer::Endings &endings) {
       }
       down_ = false;
       acknowledged++;
+      bytes += slot.size;
       in_flight += now_ - slot.since;
       continue;
     }
@@ -288,7 +289,7 @@ void KafkaLane::on_endings(const KafkaProducer::Endings &endings) {
   outage_.reset();
   reopen_pause_ = {};
   losses_.acknowledged();
-  sink_.on_acknowledged(acknowledged, in_flight, std::chrono::steady_clock::now());
+  sink_.on_acknowledged(acknowledged, bytes, in_flight, std::chrono::steady_clock::now());
 }
 
 void KafkaLane::on_log(rd_kafka_event_t *event) {

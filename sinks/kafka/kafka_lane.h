@@ -38,8 +38,8 @@ struct KafkaShared {
 
   /* A lane with no event in flight sends one. */
   virtual void on_first(Time now) = 0;
-  /* Events were acknowledged, which have been in flight for so long, added up. */
-  virtual void on_acknowledged(size_t events, std::chrono::nanoseconds in_flight, Time now) = 0;
+  /* Events with so many bytes were acknowledged, which have been in flight for so long, added up. */
+  virtual void on_acknowledged(size_t events, size_t bytes, std::chrono::nanoseconds in_flight, Time now) = 0;
   /* No event of the lane can be sent: its outage() says why. Called again when the cause changes. Returns whether the
    * sink as a whole is down. */
   virtual bool on_down(const KafkaLane &lane) = 0;

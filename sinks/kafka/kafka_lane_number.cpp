@@ -63,10 +63,13 @@ void KafkaSink::look_for_growth(Time now) {
   if (state_ != State::Steady || lanes_.size() >= KafkaGrowth::most_producers || now < no_growth_before_)
     return;
   KafkaRoundTrips fast;
-  for (const auto &lane : lanes_)
-    if (KafkaRoundTrips its = lane->round_trips(); its.network.count() > 0)
-      if (fast.network.count() == 0 || its.network < fast.network)
-        fast = its;
+  for (const auto &lane : lanes_) {
+    const KafkaRoundTrips its = lane->round_trips();
+    const uint64_t n_produce = fast.n_produce + its.n_produce;
+    if (its.network.count() > 0 && (fast.network.count() == 0 || its.network < fast.network))
+      fast = its;
+    fast.n_produce = n_produce;
+  }
   if (!growth_.is_wanted(fast, now))
     return;
   growth_.restart(now);

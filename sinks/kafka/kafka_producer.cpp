@@ -64,8 +64,10 @@ rd_kafka_resp_err_t KafkaProducer::on_response(rd_kafka_t *, int, const char *, 
     std::lock_guard lock(self->brokers_mutex_);
     Answers &of = self->answers_[id];
     of.all.add(std::chrono::microseconds(round_trip_us));
-    if (api == produce)
-      of.produce.add(std::chrono::microseconds(round_trip_us));
+    if (api != produce)
+      return;
+    of.produce.add(std::chrono::microseconds(round_trip_us));
+    of.n_produce++;
   });
   return RD_KAFKA_RESP_ERR_NO_ERROR;
 }
@@ -73,10 +75,14 @@ rd_kafka_resp_err_t KafkaProducer::on_response(rd_kafka_t *, int, const char *, 
 KafkaRoundTrips KafkaProducer::round_trips() const {
   KafkaRoundTrips farthest;
   std::lock_guard lock(brokers_mutex_);
-  for (const auto &[id, of] : answers_)
+  uint64_t n_produce = 0;
+  for (const auto &[id, of] : answers_) {
+    n_produce += of.n_produce;
     if (KafkaRoundTrips its{of.all.fast(), of.produce.fast()};
         its.produce.count() > 0 && its.network > farthest.network)
       farthest = its;
+  }
+  farthest.n_produce = n_produce;
   return farthest;
 }
 

@@ -176,6 +176,7 @@ private:
   std::set<std::string> connected_; /* addresses of connected brokers; guarded by brokers_mutex_ */
   struct Answers {
     KafkaAnswerTimes all, produce;
+    uint64_t n_produce = 0;
   };
   std::map<int32_t, Answers> answers_; /* by the broker's number; guarded by brokers_mutex_ */
   std::atomic<int> brokers_up_{0};

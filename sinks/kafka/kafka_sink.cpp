@@ -162,11 +162,11 @@ const KafkaLane *KafkaSink::lane_with_outage() const {
   return nullptr;
 }
 
-void KafkaSink::on_acknowledged(size_t events, std::chrono::nanoseconds in_flight, Time now) {
+void KafkaSink::on_acknowledged(size_t events, size_t bytes, std::chrono::nanoseconds in_flight, Time now) {
   is_down = false; /* the event's outcome closes the circuit */
   progress_at_ = now;
   stall_detector_.on_acknowledgement(now);
-  growth_.acknowledged(events, in_flight);
+  growth_.acknowledged(events, bytes, in_flight);
 }
 
 void KafkaSink::report_down(const KafkaOutage &outage) {

@@ -51,7 +51,7 @@ private:
   };
 
   void on_first(Time now) override { stall_detector_.on_submit(in_flight(), now); }
-  void on_acknowledged(size_t events, std::chrono::nanoseconds in_flight, Time now) override;
+  void on_acknowledged(size_t events, size_t bytes, std::chrono::nanoseconds in_flight, Time now) override;
   bool on_down(const KafkaLane &lane) override;
   void on_up(Time now) override;
   void on_topic_paused(const KafkaLane &lane, const std::string &topic, const std::string &reason) override;

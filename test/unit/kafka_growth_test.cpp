@@ -9,13 +9,15 @@ using namespace std::chrono_literals;
 namespace {
 
 /* Windows of so many events, each of which was in flight for so long. */
-int windows_until_growth(KafkaRoundTrips fast, std::chrono::microseconds in_flight, size_t events = 500) {
+int windows_until_growth(KafkaRoundTrips fast, std::chrono::microseconds in_flight, size_t events = 500,
+                         size_t bytes_of_a_request = 1000) {
   KafkaGrowth growth;
   KafkaGrowth::Time now{1h};
   for (int n = 1; n <= 10; n++) {
     growth.is_wanted(fast, now);
     now += KafkaGrowth::window;
-    growth.acknowledged(events, static_cast<int64_t>(events) * in_flight);
+    growth.acknowledged(events, 10 * bytes_of_a_request, static_cast<int64_t>(events) * in_flight);
+    fast.n_produce += 10;
     if (growth.is_wanted(fast, now))
       return n;
   }
@@ -27,6 +29,8 @@ TEST(KafkaGrowth, IsWantedWhereEventsWaitForAFarBroker) {
   EXPECT_EQ(windows_until_growth({2ms, 2ms}, 3ms), 0) << "one request after the other is enough";
   EXPECT_EQ(windows_until_growth({100us, 100us}, 20ms), 0) << "the broker is beside it: more would only cost CPU";
   EXPECT_EQ(windows_until_growth({2ms, 15ms}, 20ms), 0) << "its disk takes most of the time";
+  EXPECT_EQ(windows_until_growth({2ms, 2ms}, 20ms, 500, 1'000'000), 0) << "the broker is busy with large requests";
+  EXPECT_EQ(windows_until_growth({5ms, 5ms}, 200ms, 500, 100'000), KafkaGrowth::windows_in_a_row);
   EXPECT_EQ(windows_until_growth({0us, 0us}, 20ms), 0) << "nothing is known of the network";
   EXPECT_GT(windows_until_growth({2ms, 2ms}, 20ms, 20), 5 * KafkaGrowth::windows_in_a_row - 3) << "few events";
 }
@@ -37,7 +41,7 @@ TEST(KafkaGrowth, NeedsWindowsInARow) {
   const KafkaRoundTrips fast{2ms, 2ms};
   for (int n = 0; n < 20; n++) {
     now += KafkaGrowth::window;
-    growth.acknowledged(200, 200 * (n % 2 ? 2ms : 20ms));
+    growth.acknowledged(200, 0, 200 * (n % 2 ? 2ms : 20ms));
     EXPECT_FALSE(growth.is_wanted(fast, now)) << n;
   }
 }
