@@ -41,8 +41,8 @@ rd_kafka_resp_err_t KafkaProducer::on_broker(rd_kafka_t *, int32_t, const char *
     std::string broker = std::string(name) + ":" + std::to_string(port);
     std::lock_guard lock(self->brokers_mutex_);
     bool came = up && self->connected_.insert(broker).second;
-    if (!up && std::string_view(state) != "UPDATE")
-      self->connected_.erase(broker);
+    if (!up && std::string_view(state) != "UPDATE" && self->connected_.erase(broker) > 0)
+      self->connections_lost_ = std::max(self->connections_lost_.load(), ++self->lost_[broker]);
     self->brokers_up_ = static_cast<int>(self->connected_.size());
     if (!came)
       return;

@@ -40,7 +40,7 @@ namespace outbox {
  * Locks: mutex_ separates "stop and purge" from "check and produce", so that no message is produced between a stop
  * and its purge, and no thread of librdkafka sends between them. A message that such a purge ends does not take it
  * again, because librdkafka may hold locks then that produce() takes.
- * endings_mutex_ guards endings_ and is the innermost lock; brokers_mutex_ guards connected_ and answers_.
+ * endings_mutex_ guards endings_ and is the innermost lock; brokers_mutex_ guards connected_, lost_ and answers_.
  *
  * Wake-ups: add_ending() writes to fd_ when endings_ was empty, and ended() empties it, both under endings_mutex_, so
  * every ending that ended() has not yet returned has been announced. librdkafka writes to fd_ only when its event
@@ -98,11 +98,9 @@ public:
   /* The number of brokers that are connected now, and how often any broker has connected. */
   int brokers_up() const { return brokers_up_; }
   uint64_t times_up() const { return times_up_; }
-  /* How many connections to brokers were up and are not any more. */
-  uint64_t connections_lost() const {
-    const auto up = static_cast<uint64_t>(std::max(brokers_up_.load(), 0));
-    return times_up_ - std::min<uint64_t>(up, times_up_);
-  }
+  /* How many connections to one broker were up and are not any more; of the broker that has lost most. Brokers that
+   * die together are one loss. */
+  uint64_t connections_lost() const { return connections_lost_; }
 
   /* Of the broker that is farthest away. */
   KafkaRoundTrips round_trips() const;
@@ -181,6 +179,8 @@ private:
   std::map<int32_t, Answers> answers_; /* by the broker's number; guarded by brokers_mutex_ */
   std::atomic<int> brokers_up_{0};
   std::atomic<uint64_t> times_up_{0};
+  std::map<std::string, uint64_t> lost_; /* connections, by address; guarded by brokers_mutex_ */
+  std::atomic<uint64_t> connections_lost_{0};
   int throttled_ms_ = 0; /* written by on_throttle() within poll(): the main thread's */
   /* Set by the interceptor, cleared by resume(). */
   std::atomic<bool> stopped_{false};

@@ -188,6 +188,29 @@ TEST(KafkaProducer, AnAcknowledgementWithoutAnOffsetStopsTheFollowersByItself) {
 
 /* The text about the event that has been in flight longest names its topic, even if librdkafka no longer uses the
  * topic and many other topics were used since. */
+/* What breaks a connection again and again breaks that of one broker. An outage of all is no such sign. */
+TEST(KafkaProducer, BrokersThatDieTogetherAreOneLossOfAConnection) {
+  KafkaBroker brokers(3);
+  KafkaConfig config({{"bootstrap_servers", brokers.address()}}, nullptr);
+  KafkaProducer producer(config, nullptr, eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), true);
+  const auto until = [](auto condition) {
+    for (auto end = patience_ends(std::chrono::seconds(30)); !condition() && std::chrono::steady_clock::now() < end;)
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    return condition();
+  };
+  ASSERT_TRUE(until([&] { return producer.brokers_up() >= 3; }));
+  EXPECT_EQ(producer.connections_lost(), 0u);
+  for (int broker = 1; broker <= 3; broker++)
+    brokers.stop(broker);
+  ASSERT_TRUE(until([&] { return producer.brokers_up() <= 1; })) << "librdkafka counts its first address as well";
+  EXPECT_EQ(producer.connections_lost(), 1u);
+  for (int broker = 1; broker <= 3; broker++)
+    brokers.start(broker);
+  ASSERT_TRUE(until([&] { return producer.brokers_up() >= 3; }));
+  brokers.stop(2);
+  EXPECT_TRUE(until([&] { return producer.connections_lost() == 2; }));
+}
+
 TEST(KafkaProducer, TheTopicOfASlotIsThereAsLongAsTheSlot) {
   KafkaConfig config({{"bootstrap_servers", "127.0.0.1:1"}}, nullptr);
   KafkaProducer producer(config, nullptr, eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
