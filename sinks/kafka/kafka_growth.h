@@ -28,8 +28,9 @@ struct KafkaRoundTrips {
   uint64_t n_produce = 0;               /* how many requests with events all brokers have answered */
 };
 
-/* The times of a broker's answers. What counts is the fastest twentieth: most wait for something, and a few are taken
- * for faster than they are, because the thread that had sent the request lost its processor before it noted the time.
+/* How long a broker takes to answer. Only the fastest twentieth counts: most answers wait for something, and a few
+ * are taken for faster than they are, because the thread that had sent the request lost its processor before it noted
+ * the time.
  */
 class KafkaAnswerTimes {
 public:

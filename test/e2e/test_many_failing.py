@@ -1,12 +1,10 @@
 """More failing events than a round reads. A worker that starts, or takes shards over, reads them beside deliveries, and lets no event of their
 keys pass."""
 
-from pathlib import Path
-
 import pytest
 from outbox_rig import wait_until
 from outbox_rig.receiver import SECRET
-from test_dead_letters import MORTAL, endpoint, stays_so, switch, wait_numbers, wait_recorded  # noqa: F401
+from test_dead_letters import MORTAL, endpoint, sends_before_all_is_read, stays_so, switch, wait_numbers, wait_recorded  # noqa: F401
 
 KEYS = ("k1", "k4500", "k8999", "k9000")
 
@@ -68,21 +66,5 @@ def test_events_behind_failing_ones_wait_while_shards_are_handed_over(db, pg, en
 
 @pytest.mark.timing
 def test_a_start_does_not_wait_until_all_failing_events_are_read(db, endpoint, many_failing, switch):  # noqa: F811
-    def spent(worker: int) -> int:
-        """The CPU of the worker's main thread, in nanoseconds."""
-        return int(Path(f"/proc/{worker}/task/{worker}/schedstat").read_text().split()[0])
-
-    def wait_for_rest(worker: int) -> int:
-        wait_until(lambda: db.value("SELECT count(*) FROM outbox_internal.rescan_queue") == 0, 60, "the inserted rows to be looked at")
-        ends = []
-        wait_until(lambda: ends.append(spent(worker)) or (len(ends) > 1 and ends[-1] - ends[-2] < 20e6), 60, "the worker to rest", interval=0.5)
-        return ends[-1]
-
     many_failing(100_000)
-    wait_for_rest(switch(True))  # the next one reads the failing events alone
-    switch(False)
-    db.send("other", 2)
-    worker = switch(True)
-    wait_until(lambda: 2 in endpoint.numbers("other"), 60, "the event", interval=0.002)
-    first = spent(worker)
-    assert first < wait_for_rest(worker) / 2
+    sends_before_all_is_read(db, endpoint, switch)

@@ -186,9 +186,8 @@ TEST(KafkaProducer, AnAcknowledgementWithoutAnOffsetStopsTheFollowersByItself) {
   EXPECT_LT(count(RD_KAFKA_RESP_ERR_NO_ERROR), static_cast<ptrdiff_t>(n / 2)) << "its followers went on";
 }
 
-/* The text about the event that has been in flight longest names its topic, even if librdkafka no longer uses the
- * topic and many other topics were used since. */
-/* What breaks a connection again and again breaks that of one broker. An outage of all is no such sign. */
+/* An event that breaks connections breaks those to its own broker. An outage of all brokers must not look like one.
+ */
 TEST(KafkaProducer, BrokersThatDieTogetherAreOneLossOfAConnection) {
   KafkaBroker brokers(3);
   KafkaConfig config({{"bootstrap_servers", brokers.address()}}, nullptr);
@@ -211,6 +210,8 @@ TEST(KafkaProducer, BrokersThatDieTogetherAreOneLossOfAConnection) {
   EXPECT_TRUE(until([&] { return producer.connections_lost() == 2; }));
 }
 
+/* The text about the event that has been in flight longest names its topic, even if librdkafka no longer uses the
+ * topic and many other topics were used since. */
 TEST(KafkaProducer, TheTopicOfASlotIsThereAsLongAsTheSlot) {
   KafkaConfig config({{"bootstrap_servers", "127.0.0.1:1"}}, nullptr);
   KafkaProducer producer(config, nullptr, eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
