@@ -33,17 +33,14 @@ void KafkaProducer::wake_engine() const {
 }
 
 /* Called on a broker thread. librdkafka has no event for a broker that connects again. */
-rd_kafka_resp_err_t KafkaProducer::on_broker(rd_kafka_t *, int32_t, const char *, const char *name, int port,
+rd_kafka_resp_err_t KafkaProducer::on_broker(rd_kafka_t *, int32_t id, const char *, const char *name, int port,
                                              const char *state, void *self_) {
   auto *self = static_cast<KafkaProducer *>(self_);
-  bool up = std::string_view(state) == "UP";
   or_out_of_memory([&] {
-    std::string broker = std::string(name) + ":" + std::to_string(port);
     std::lock_guard lock(self->brokers_mutex_);
-    bool came = up && self->connected_.insert(broker).second;
-    if (!up && std::string_view(state) != "UPDATE" && self->connected_.erase(broker) > 0)
-      self->connections_lost_ = std::max(self->connections_lost_.load(), ++self->lost_[broker]);
-    self->brokers_up_ = static_cast<int>(self->connected_.size());
+    const bool came = self->connections_.on_state(id, name, port, state);
+    self->brokers_up_ = self->connections_.up();
+    self->connections_lost_ = self->connections_.lost();
     if (!came)
       return;
     self->times_up_++;

@@ -12,7 +12,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -21,6 +20,7 @@
 #include "delivery/base/thread.h"
 #include "delivery/formats/record.h"
 #include "kafka_config.h"
+#include "kafka_connections.h"
 #include "kafka_diagnosis.h"
 #include "kafka_growth.h"
 
@@ -40,7 +40,7 @@ namespace outbox {
  * Locks: mutex_ separates "stop and purge" from "check and produce", so that no message is produced between a stop
  * and its purge, and no thread of librdkafka sends between them. A message that such a purge ends does not take it
  * again, because librdkafka may hold locks then that produce() takes.
- * endings_mutex_ guards endings_ and is the innermost lock; brokers_mutex_ guards connected_, lost_ and answers_.
+ * endings_mutex_ guards endings_ and is the innermost lock; brokers_mutex_ guards connections_ and answers_.
  *
  * Wake-ups: add_ending() writes to fd_ when endings_ was empty, and ended() empties it, both under endings_mutex_, so
  * every ending that ended() has not yet returned has been announced. librdkafka writes to fd_ only when its event
@@ -98,8 +98,7 @@ public:
   /* The number of brokers that are connected now, and how often any broker has connected. */
   int brokers_up() const { return brokers_up_; }
   uint64_t times_up() const { return times_up_; }
-  /* How many connections to one broker were up and are not any more; of the broker that has lost most. Brokers that
-   * die together are one loss. */
+  /* How many connections to one broker were up and are not any more; of the broker that was lost most. */
   uint64_t connections_lost() const { return connections_lost_; }
 
   /* Of the broker that is farthest away. */
@@ -171,7 +170,7 @@ private:
   Endings taken_;    /* what ended() returned; the main thread's */
   std::mutex mutex_; /* held by produce() and by the interceptor while it purges */
   mutable std::mutex brokers_mutex_;
-  std::set<std::string> connected_; /* addresses of connected brokers; guarded by brokers_mutex_ */
+  KafkaConnections connections_; /* guarded by brokers_mutex_ */
   struct Answers {
     KafkaAnswerTimes all, produce;
     uint64_t n_produce = 0;
@@ -179,7 +178,6 @@ private:
   std::map<int32_t, Answers> answers_; /* by the broker's number; guarded by brokers_mutex_ */
   std::atomic<int> brokers_up_{0};
   std::atomic<uint64_t> times_up_{0};
-  std::map<std::string, uint64_t> lost_; /* connections, by address; guarded by brokers_mutex_ */
   std::atomic<uint64_t> connections_lost_{0};
   int throttled_ms_ = 0; /* written by on_throttle() within poll(): the main thread's */
   /* Set by the interceptor, cleared by resume(). */
