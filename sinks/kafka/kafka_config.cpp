@@ -95,6 +95,10 @@ static constexpr std::pair<const char *, const char *> defaults[] = {
     /* A peer that takes the connection and says nothing is seen after this time, as in Java's producers; librdkafka's
        own is 30 s, for each broker in turn. */
     {"socket.connection.setup.timeout.ms", "10000"},
+    /* A request whose answer was lost is sent again after this time, as in Java's producers; librdkafka's own is 60
+       s. A broker gives up waiting for replicas earlier, so that it can say so. */
+    {"socket.timeout.ms", "30000"},
+    {"request.timeout.ms", "20000"},
     {"reconnect.backoff.ms", "100"},
     {"reconnect.backoff.max.ms", "1000"},
 };

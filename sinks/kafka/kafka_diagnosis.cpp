@@ -186,7 +186,7 @@ std::string KafkaDiagnosis::why_refused(std::string_view text) const {
   return {};
 }
 
-std::string KafkaDiagnosis::why(std::string_view text) const {
+std::string KafkaDiagnosis::why(std::string_view text, bool has_delivered) const {
   if (std::string network = why_network(text); !network.empty())
     return network;
   bool tls = protocol_ == "ssl" || protocol_ == "sasl_ssl", sasl = protocol_.substr(0, 5) == "sasl_";
@@ -208,7 +208,13 @@ std::string KafkaDiagnosis::why(std::string_view text) const {
     return "the broker takes the connection and does not answer the TLS handshake: is it running, is this its TLS "
            "port, and is security_protocol right" +
            now + "?";
-  if (has(text, "requesting ApiVersion") || has(text, "might require SASL") || hung_up_at_once(text, sasl))
+  const bool hung_up =
+      has(text, "requesting ApiVersion") || has(text, "might require SASL") || hung_up_at_once(text, sasl);
+  if (hung_up && has_delivered)
+    return "the broker, or something before it, closes the connection; if the port was changed, correct "
+           "security_protocol" +
+           now;
+  if (hung_up)
     return "the broker closed the connection at once: perhaps its port wants " +
            std::string(sasl  ? "TLS"
                        : tls ? "SASL"
@@ -243,13 +249,13 @@ static std::string of_librdkafka(std::string_view text) {
   return text.size() < nearly_full ? without_address(text) : peer_text(without_address(text), true);
 }
 
-std::string KafkaDiagnosis::explain(std::string_view text) const {
+std::string KafkaDiagnosis::explain(std::string_view text, bool has_delivered) const {
   if (std::string refused = why_refused(text); !refused.empty())
     return refused;
   constexpr std::string_view no_token = "Failed to acquire SASL OAUTHBEARER token: ";
   if (size_t at = text.find(no_token); tokens_ && at != text.npos)
     return std::string(text.substr(at + no_token.size())); /* words of our own */
-  std::string reason = why(text);
+  std::string reason = why(text, has_delivered);
   text = without_timing(text);
   return reason.empty() ? of_librdkafka(text) : reason + " (librdkafka: " + of_librdkafka(text) + ")";
 }

@@ -30,8 +30,9 @@ public:
               std::optional<BrokerGuard> guard);
 
   /* Returns the text of an error event or a failed message with an explanation in front, without the address to which
-   * a broker's name resolves. Any thread. */
-  std::string explain(std::string_view text) const;
+   * a broker's name resolves. `has_delivered`: the client has been used with the same options, so brokers that close
+   * connections have other reasons than wrong ones. Any thread. */
+  std::string explain(std::string_view text, bool has_delivered = false) const;
   /* Has the network guard refused the address of which the text tells? Any thread. */
   bool is_refused(std::string_view text) const { return !why_refused(text).empty(); }
 
@@ -39,7 +40,7 @@ private:
   static int on_certificate(rd_kafka_t *client, const char *broker, int32_t id, int *error, int depth,
                             const char *der, size_t size, char *text, size_t text_size, void *self);
   static int on_connect(int socket, const sockaddr *address, int size, const char *broker, void *self) noexcept;
-  std::string why(std::string_view text) const;
+  std::string why(std::string_view text, bool has_delivered) const;
   std::string why_refused(std::string_view text) const;
   std::string why_authentication(std::string_view text) const;
   std::string why_certificate(std::string_view text) const;

@@ -103,10 +103,16 @@ void KafkaLane::look_for_slow(Time now) {
   look_at_ = now + seconds(1);
   slow_.clear();
   const KafkaSlots::Slot *oldest = slots_.used() > 0 && !down_ ? slots_.oldest() : nullptr;
-  if (oldest && oldest->topic && now - oldest->since >= long_time)
-    slow_ = about_topic(oldest->topic->name()) + "has acknowledged nothing of an event for more than " +
-            std::to_string(long_time.count()) +
-            " s: a partition has no leader, or fewer in-sync replicas than min.insync.replicas";
+  if (!oldest || !oldest->topic || now - oldest->since < long_time)
+    return;
+  const std::string time = " for more than " + std::to_string(long_time.count()) + " s: ";
+  if (const auto broker = producer_->silent_since(now - long_time))
+    slow_ = "broker " + std::to_string(*broker) + " has not answered" + time +
+            "it hangs, the network to it is cut or slow, or it waits for the replicas of a partition";
+  else
+    slow_ = about_topic(oldest->topic->name()) + "has acknowledged nothing of an event" + time +
+            "a partition has no leader, or fewer in-sync replicas than min.insync.replicas, or the network to its "
+            "broker is slow";
 }
 
 void KafkaLane::report_down(std::string text, ob_reason reason) {
@@ -169,7 +175,7 @@ void KafkaLane::on_lost_connection(std::string_view text) {
     last_reason_ = OB_REASON_BLOCKED; /* for librdkafka it is a connection that failed */
   else if (last_reason_ == OB_REASON_BLOCKED)
     last_reason_ = OB_REASON_CONNECTION;
-  std::string reason = producer_->explain(text);
+  std::string reason = producer_->explain(text, sink_.has_delivered);
   if (reason == last_error_)
     return;
   last_error_ = std::move(reason);

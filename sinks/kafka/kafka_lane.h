@@ -29,7 +29,8 @@ struct KafkaShared {
   BackgroundJobs old_producers;        /* destroys replaced producers */
   KafkaTopics::LastWait last_wait = std::make_shared<Time>();
   bool keeps_offsets = false;
-  bool is_down = false; /* no lane works, as was reported */
+  bool has_delivered = false; /* since the sink was opened */
+  bool is_down = false;       /* no lane works, as was reported */
 
   KafkaShared(std::shared_ptr<const KafkaConfig> config, std::shared_ptr<Reporter> reporter);
   virtual ~KafkaShared() = default;

@@ -22,6 +22,7 @@ static thread_local bool producing = false;
 
 rd_kafka_resp_err_t KafkaProducer::on_new(rd_kafka_t *producer, const rd_kafka_conf_t *, void *self, char *, size_t) {
   rd_kafka_interceptor_add_on_broker_state_change(producer, "outbox", on_broker, self);
+  rd_kafka_interceptor_add_on_request_sent(producer, "outbox", on_request, self);
   rd_kafka_interceptor_add_on_response_received(producer, "outbox", on_response, self);
   return rd_kafka_interceptor_add_on_acknowledgement(producer, "outbox", on_acknowledgement, self);
 }
@@ -50,15 +51,29 @@ rd_kafka_resp_err_t KafkaProducer::on_broker(rd_kafka_t *, int32_t id, const cha
 }
 
 /* Called on a broker thread. */
+rd_kafka_resp_err_t KafkaProducer::on_request(rd_kafka_t *, int, const char *, int32_t id, int16_t, int16_t, int32_t,
+                                              size_t, void *self_) {
+  auto *self = static_cast<KafkaProducer *>(self_);
+  or_out_of_memory([&] {
+    std::lock_guard lock(self->brokers_mutex_);
+    self->connections_.on_request(id, std::chrono::steady_clock::now());
+  });
+  return RD_KAFKA_RESP_ERR_NO_ERROR;
+}
+
+/* Called on a broker thread, also for a request that has failed. */
 rd_kafka_resp_err_t KafkaProducer::on_response(rd_kafka_t *, int, const char *, int32_t id, int16_t api, int16_t,
                                                int32_t, size_t, int64_t round_trip_us, rd_kafka_resp_err_t error,
                                                void *self_) {
   auto *self = static_cast<KafkaProducer *>(self_);
   constexpr int16_t produce = 0;
-  if (error != RD_KAFKA_RESP_ERR_NO_ERROR || round_trip_us <= 0 || id < 0)
+  if (error == RD_KAFKA_RESP_ERR__NOENT) /* an answer to a request that has failed before */
     return RD_KAFKA_RESP_ERR_NO_ERROR;
   or_out_of_memory([&] {
     std::lock_guard lock(self->brokers_mutex_);
+    self->connections_.on_answer(id);
+    if (error != RD_KAFKA_RESP_ERR_NO_ERROR || round_trip_us <= 0 || id < 0)
+      return;
     Answers &of = self->answers_[id];
     of.all.add(std::chrono::microseconds(round_trip_us));
     if (api != produce)
@@ -81,6 +96,11 @@ KafkaRoundTrips KafkaProducer::round_trips() const {
   }
   farthest.n_produce = n_produce;
   return farthest;
+}
+
+std::optional<int32_t> KafkaProducer::silent_since(std::chrono::steady_clock::time_point time) const {
+  std::lock_guard lock(brokers_mutex_);
+  return connections_.silent_since(time);
 }
 
 /* Called inside librdkafka, so it must not throw: endings_ has capacity for every message that can be in flight. */

@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -35,7 +36,8 @@ namespace outbox {
  * Topic failures do not stop it: produce() refuses only until ended() has told the sink about the topic.
  *
  * Threads: the main thread calls the public functions. librdkafka's threads call on_acknowledgement(), which can also
- * run within produce() and within a purge, on_broker() and on_response(). on_throttle() runs within poll().
+ * run within produce() and within a purge, on_broker(), on_request() and on_response(). on_throttle() runs within
+ * poll().
  *
  * Locks: mutex_ separates "stop and purge" from "check and produce", so that no message is produced between a stop
  * and its purge, and no thread of librdkafka sends between them. A message that such a purge ends does not take it
@@ -85,8 +87,10 @@ public:
   /* The messages that ended since the last call. Valid until the next call. */
   const Endings &ended();
 
-  /* Explains librdkafka's text about a failed connection. */
-  std::string explain(std::string_view text) const { return diagnosis_.explain(text); }
+  /* Explains librdkafka's text about a failed connection: KafkaDiagnosis::explain(). */
+  std::string explain(std::string_view text, bool has_delivered) const {
+    return diagnosis_.explain(text, has_delivered);
+  }
   bool is_refused(std::string_view text) const { return diagnosis_.is_refused(text); }
 
   /* The highest number of partitions of a topic that acknowledgements have shown. */
@@ -100,6 +104,8 @@ public:
   uint64_t times_up() const { return times_up_; }
   /* How many connections to one broker were up and are not any more; of the broker that was lost most. */
   uint64_t connections_lost() const { return connections_lost_; }
+  /* The number of a broker that has not answered a request of before this time. */
+  std::optional<int32_t> silent_since(std::chrono::steady_clock::time_point time) const;
 
   /* Of the broker that is farthest away. */
   KafkaRoundTrips round_trips() const;
@@ -148,6 +154,8 @@ private:
   static rd_kafka_resp_err_t on_acknowledgement(rd_kafka_t *producer, rd_kafka_message_t *message, void *self);
 
   static void on_throttle(rd_kafka_t *producer, const char *name, int32_t id, int ms, void *);
+  static rd_kafka_resp_err_t on_request(rd_kafka_t *producer, int socket, const char *name, int32_t id, int16_t api,
+                                        int16_t version, int32_t correlation, size_t size, void *self);
   static rd_kafka_resp_err_t on_response(rd_kafka_t *producer, int socket, const char *name, int32_t id, int16_t api,
                                          int16_t version, int32_t correlation, size_t size, int64_t round_trip_us,
                                          rd_kafka_resp_err_t error, void *self);

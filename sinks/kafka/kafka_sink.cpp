@@ -164,6 +164,7 @@ const KafkaLane *KafkaSink::lane_with_outage() const {
 
 void KafkaSink::on_acknowledged(size_t events, size_t bytes, std::chrono::nanoseconds in_flight, Time now) {
   is_down = false; /* the event's outcome closes the circuit */
+  has_delivered = true;
   progress_at_ = now;
   stall_detector_.on_acknowledgement(now);
   growth_.acknowledged(events, bytes, in_flight);

@@ -169,6 +169,7 @@ def test_a_broker_is_silent_and_another_refuses_an_event(db, cluster, aggregate,
     try:
         sent += [enqueue(held_topic, True) for _ in range(3)]
         wait_until(lambda: sink(db, "in_flight") == 3, 20, "them to be in flight")
+        says(db, "degraded", f"broker {silent} has not answered")
         refused = enqueue(strict, False, 30_000)
         if topics == "another topic's":
             wait_until(lambda: failed(db) == 1, 30, lambda: f"the refused event's end: {db.sql('SELECT * FROM outbox.sinks')}")

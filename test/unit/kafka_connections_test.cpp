@@ -58,5 +58,28 @@ TEST(KafkaConnections, CountsTheLossesOfTheBrokerThatIsLostMost) {
   EXPECT_EQ(connections.lost(), 2u);
 }
 
+TEST(KafkaConnections, ABrokerIsSilentFromItsOldestRequestWithoutAnAnswer) {
+  using std::chrono::seconds;
+  const KafkaConnections::Time start{};
+  KafkaConnections connections;
+  const auto silent = [&](int second) { return connections.silent_since(start + seconds(second)).value_or(-1); };
+  connections.on_request(1, start + seconds(1));
+  connections.on_request(2, start + seconds(2));
+  connections.on_request(2, start + seconds(3));
+  EXPECT_EQ(silent(0), -1);
+  EXPECT_EQ(silent(2), 1);
+  connections.on_answer(1);
+  EXPECT_EQ(silent(1), -1);
+  EXPECT_EQ(silent(2), 2);
+  connections.on_answer(2);
+  EXPECT_EQ(silent(2), -1);
+  EXPECT_EQ(silent(3), 2);
+  connections.on_state(2, "b", 9092, "DOWN");
+  EXPECT_EQ(silent(9), -1) << "a connection that is gone is not silent";
+  connections.on_answer(2); /* of a request that failed with it */
+  connections.on_request(2, start + seconds(5));
+  EXPECT_EQ(silent(5), 2);
+}
+
 }  // namespace
 }  // namespace outbox

@@ -126,6 +126,19 @@ TEST(KafkaErrors, ABrokerThatDoesNotAnswerIsNamed) {
             "the broker takes the connection and does not answer: is it running");
 }
 
+/* What has worked with the same options has no wrong ones, unless the broker has changed. */
+TEST(KafkaErrors, AConnectionThatIsClosedIsExplainedByWrongOptionsOnlyUntilSomethingWasDelivered) {
+  for (const char *text : {"b:9092/1: Disconnected (after 3ms in state UP)",
+                           "b:9092/1: Disconnected (after 3ms in state APIVERSION_QUERY)",
+                           "b:9092/1: Disconnected while requesting ApiVersion: might be caused by incorrect "
+                           "security.protocol configuration"}) {
+    EXPECT_NE(KafkaDiagnosis().explain(text).find("perhaps its port wants TLS or SASL"), std::string::npos) << text;
+    const std::string then = KafkaDiagnosis().explain(text, true);
+    EXPECT_EQ(then.find("SASL"), std::string::npos) << then;
+    EXPECT_NE(then.find("closes the connection"), std::string::npos) << then;
+  }
+}
+
 /* librdkafka cuts a broker's text in its buffer. The text repeats the secret, which makes it short once it is masked:
  * wherever it was cut, the beginning of a secret at its end would be seen. */
 TEST(KafkaErrors, ASecretThatIsCutIsMasked) {

@@ -238,18 +238,25 @@ TEST(KafkaProducer, TheTopicOfASlotIsThereAsLongAsTheSlot) {
   EXPECT_EQ(slots.oldest()->topic, producer.topic("kept"));
 }
 
+static std::string property(const char *name, Options server) {
+  server["bootstrap_servers"] = "127.0.0.1:1";
+  KafkaConf conf = KafkaConfig(server, nullptr).conf();
+  char value[32] = "";
+  size_t size = sizeof(value);
+  rd_kafka_conf_get(conf.get(), name, value, &size);
+  return value;
+}
+
 /* Consumers' clients read lz4, snappy and zstd only with another package. */
 TEST(KafkaProducer, CompressesNothingUnlessTheUserSaysSo) {
-  const auto compression = [](Options server) {
-    server["bootstrap_servers"] = "127.0.0.1:1";
-    KafkaConf conf = KafkaConfig(server, nullptr).conf();
-    char value[32] = "";
-    size_t size = sizeof(value);
-    rd_kafka_conf_get(conf.get(), "compression.codec", value, &size);
-    return std::string(value);
-  };
-  EXPECT_EQ(compression({}), "none");
-  EXPECT_EQ(compression({{"compression_type", "lz4"}}), "lz4");
+  EXPECT_EQ(property("compression.codec", {}), "none");
+  EXPECT_EQ(property("compression.codec", {{"compression_type", "lz4"}}), "lz4");
+}
+
+/* The circuit opens at the same time: nothing else is to be waited for then. */
+TEST(KafkaProducer, SendsARequestAgainAfterThirtySeconds) {
+  EXPECT_EQ(property("socket.timeout.ms", {}), "30000");
+  EXPECT_EQ(property("socket.timeout.ms", {{"socket_timeout_ms", "5000"}}), "5000");
 }
 
 }  // namespace
