@@ -18,6 +18,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 
 namespace outbox {
 
@@ -71,7 +72,7 @@ class KafkaGrowth {
 public:
   using Time = std::chrono::steady_clock::time_point;
 
-  static constexpr size_t most_producers = 8;
+  static constexpr size_t many_producers = 6; /* it has grown twice */
   static constexpr std::chrono::microseconds far_away{700};
   static constexpr size_t bytes_per_us = 50; /* so fast a broker handles a large request at least */
   static constexpr int much_longer = 2;
@@ -79,8 +80,15 @@ public:
   static constexpr size_t enough_events = 100;
   static constexpr int windows_in_a_row = 2;
 
-  /* The number after this one. */
-  static constexpr size_t next(size_t producers) { return producers == 1 ? 4 : most_producers; }
+  /* The number after this one: about four, then about eight, and so that the producers share as few of the partitions
+   * as possible (kafka_order.h). */
+  static constexpr size_t next(size_t producers, size_t partitions) {
+    size_t best = 0;
+    for (size_t n : producers == 1 ? std::array<size_t, 3>{4, 5, 3} : std::array<size_t, 3>{8, 7, 6})
+      if (best == 0 || std::gcd(n, partitions) > std::gcd(best, partitions))
+        best = n;
+    return best;
+  }
 
   /* Events with so many bytes were acknowledged that have been in flight for so long, added up. */
   void acknowledged(size_t events, size_t bytes, std::chrono::nanoseconds in_flight) {

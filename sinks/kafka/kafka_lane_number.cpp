@@ -60,7 +60,7 @@ void KafkaSink::look_at_number(Time now) {
 /* ---- more ---- */
 
 void KafkaSink::look_for_growth(Time now) {
-  if (state_ != State::Steady || lanes_.size() >= KafkaGrowth::most_producers || now < no_growth_before_)
+  if (state_ != State::Steady || lanes_.size() >= KafkaGrowth::many_producers || now < no_growth_before_)
     return;
   KafkaRoundTrips fast;
   for (const auto &lane : lanes_) {
@@ -78,7 +78,7 @@ void KafkaSink::look_for_growth(Time now) {
 }
 
 void KafkaSink::open_more(Time now) {
-  const size_t n = KafkaGrowth::next(lanes_.size()) - lanes_.size();
+  const size_t n = KafkaGrowth::next(lanes_.size(), partitions_seen()) - lanes_.size();
   no_growth_before_ = now + pause_after_failure;
   if (!extra_producers_->take(n))
     return;

@@ -61,27 +61,24 @@ uint32_t KafkaSink::credit() const {
   return static_cast<uint32_t>(config->max_messages() - events);
 }
 
-/* A worker has the keys of some of the 256 shards, which the hash's last bits say. So the others count here. */
-size_t KafkaSink::lane_of_key(uint64_t key_hash) const {
-  constexpr uint64_t golden_ratio = 0x9e3779b97f4a7c15u;
-  return (key_hash * golden_ratio >> 32) * lanes_.size() >> 32;
-}
-
-KafkaLane &KafkaSink::lane_of(uint64_t key_hash) {
-  if (key_hash != 0)
-    return *lanes_[lane_of_key(key_hash)];
+KafkaLane &KafkaSink::lane_of(const ob_event &event) {
+  if (event.key_hash != 0)
+    return *lanes_[kafka_hash(event.key) % lanes_.size()];
   for (size_t i = 0; i < lanes_.size(); i++)
     if (KafkaLane &lane = *lanes_[next_++ % lanes_.size()]; lane.credit() > 0 && !lane.is_delayed())
       return lane;
   return *lanes_[next_++ % lanes_.size()];
 }
 
-std::span<const uint32_t> KafkaSink::order(const ob_event *events, size_t n) {
+size_t KafkaSink::partitions_seen() const {
   size_t partitions = 0;
   for (const auto &lane : lanes_)
     partitions = std::max(partitions, lane->partitions_seen());
-  return order_.of(events, n, partitions, lanes_.size(),
-                   [this](const ob_event &event) { return lane_of_key(event.key_hash); });
+  return partitions;
+}
+
+std::span<const uint32_t> KafkaSink::order(const ob_event *events, size_t n) {
+  return order_.of(events, n, partitions_seen(), lanes_.size());
 }
 
 Submitted KafkaSink::submit(const ob_event &event) {
@@ -90,7 +87,7 @@ Submitted KafkaSink::submit(const ob_event &event) {
     return false;
   if (lanes_.size() == 1)
     return lanes_.front()->submit(event, false);
-  KafkaLane &lane = lane_of(event.key_hash);
+  KafkaLane &lane = lane_of(event);
   const bool has_its_share =
       lane.held() >= config->max_messages() / lanes_.size() || lane.bytes() >= config->max_bytes() / lanes_.size();
   if (has_its_share && lane.is_delayed())

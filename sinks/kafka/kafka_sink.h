@@ -57,8 +57,8 @@ private:
   void on_topic_paused(const KafkaLane &lane, const std::string &topic, const std::string &reason) override;
   void on_topic_resumed(const std::string &topic) override;
 
-  size_t lane_of_key(uint64_t key_hash) const;
-  KafkaLane &lane_of(uint64_t key_hash);
+  KafkaLane &lane_of(const ob_event &event);
+  size_t partitions_seen() const;
   size_t held() const;
   size_t in_flight() const;
   bool any_works() const;

@@ -46,6 +46,18 @@ TEST(KafkaGrowth, NeedsWindowsInARow) {
   }
 }
 
+TEST(KafkaGrowth, GrowsInTwoStepsToANumberThatSharesFewPartitions) {
+  for (auto [partitions, first, second] :
+       {std::array{1, 4, 8}, {3, 3, 6}, {7, 4, 7}, {10, 5, 8}, {12, 4, 6}, {100, 5, 8}}) {
+    const auto next = [&](int producers) {
+      return static_cast<int>(KafkaGrowth::next(static_cast<size_t>(producers), static_cast<size_t>(partitions)));
+    };
+    EXPECT_EQ(next(1), first) << partitions;
+    EXPECT_EQ(next(first), second) << partitions;
+    EXPECT_GE(static_cast<size_t>(second), KafkaGrowth::many_producers) << "it stays";
+  }
+}
+
 TEST(KafkaAnswerTimes, AreThoseThatNothingDelays) {
   KafkaAnswerTimes times;
   for (int i = 0; i < 19; i++)

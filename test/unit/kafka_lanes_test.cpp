@@ -44,7 +44,7 @@ protected:
   }
   bool told(const std::string &text) const { return engine.log.find(text) != std::string::npos; }
   /* Until the sink has so many producers. */
-  void grow(ob_sink *sink, int producers = 8) {
+  void grow(ob_sink *sink, int producers = 6) {
     broker.slow_down(4);
     const std::string grown = "has " + std::to_string(producers) + " Kafka producers now";
     const auto end = patience_ends(std::chrono::seconds(60));

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <set>
 #include <string>
@@ -17,19 +18,34 @@ struct Events {
     for (size_t i = 0; i < n; i++) {
       names[i] = std::to_string(i * 7919 % keys);
       all[i].key = {names[i].data(), names[i].size()};
-      all[i].key_hash = std::hash<std::string>()(names[i]) | 1;
     }
   }
   std::span<const uint32_t> ordered(size_t partitions, size_t lanes) {
-    return order.of(all.data(), all.size(), partitions, lanes,
-                    [lanes](const ob_event &event) { return event.key_hash % lanes; });
+    return order.of(all.data(), all.size(), partitions, lanes);
   }
   std::vector<std::string> names;
   std::vector<ob_event> all;
   KafkaOrder order;
 };
 
+int32_t partition_of(const ob_text &key, int32_t partitions) {
+  return rd_kafka_msg_partitioner_murmur2(nullptr, key.data, key.len, partitions, nullptr, nullptr);
+}
+
 }  // namespace
+
+TEST(KafkaOrder, GivesEachProducerPartitionsOfItsOwnWhereTheirNumberAllows) {
+  Events events(2000, 2000);
+  for (auto [partitions, producers, most] : {std::array{12, 4, 1}, {12, 6, 1}, {100, 8, 2}, {7, 4, 4}}) {
+    std::map<int32_t, std::set<uint32_t>> producers_of;
+    for (const ob_event &event : events.all)
+      producers_of[partition_of(event.key, partitions)].insert(kafka_hash(event.key) %
+                                                               static_cast<uint32_t>(producers));
+    EXPECT_EQ(producers_of.size(), static_cast<size_t>(partitions));
+    for (const auto &[partition, of] : producers_of)
+      EXPECT_LE(of.size(), static_cast<size_t>(most)) << partitions << " partitions, " << producers << " producers";
+  }
+}
 
 TEST(KafkaOrder, TakesEachEventOnceAndTheEventsOfAKeyInOrder) {
   Events events(5000, 300);
@@ -47,11 +63,10 @@ TEST(KafkaOrder, TakesEachEventOnceAndTheEventsOfAKeyInOrder) {
 TEST(KafkaOrder, BringsThoseOfALaneAndPartitionTogether) {
   Events events(5000, 300);
   size_t changes = 0;
-  std::pair<size_t, int32_t> before{SIZE_MAX, -1};
+  std::pair<uint32_t, int32_t> before{UINT32_MAX, -1};
   for (uint32_t index : events.ordered(12, 4)) {
     const ob_event &event = events.all[index];
-    const std::pair now{event.key_hash % 4, rd_kafka_msg_partitioner_murmur2(nullptr, event.key.data, event.key.len,
-                                                                             12, nullptr, nullptr)};
+    const std::pair now{kafka_hash(event.key) % 4, partition_of(event.key, 12)};
     changes += now != before;
     before = now;
   }

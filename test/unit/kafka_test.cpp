@@ -112,7 +112,7 @@ protected:
     door::Event event;
     event.aggregate_type = "Many";
     event.ticket = 0;
-    while (engine.log.find("has 8 Kafka producers") == std::string::npos && std::chrono::steady_clock::now() < end) {
+    while (engine.log.find("has 6 Kafka producers") == std::string::npos && std::chrono::steady_clock::now() < end) {
       event.key = std::to_string(event.ticket % 100);
       if (engine.submit(sink, event))
         event.ticket++;
