@@ -34,6 +34,22 @@ def small_flights(pg):
     pg.reset("outbox.max_in_flight")
 
 
+@pytest.fixture
+def several(db, pg, kafka, network, aggregate):
+    """Traffic through several producers. At the end every event has arrived, in order."""
+    kafka.create_topic(f"outbox.event.{aggregate}")
+    log_start = pg.log.stat().st_size
+    db.kafka_sink("main", kafka, bootstrap_servers=f"127.0.0.1:{kafka.proxy_port}")
+    with Traffic(db, aggregate, keys=25, pause=0) as traffic:
+        logged(pg, log_start, PRODUCERS)
+        traffic.pause = 0.05  # what waits must be read within the test's time
+        delivered_more(db)
+        yield traffic
+    traffic.drain()
+    with Consumer(kafka.bootstrap, [f"outbox.event.{aggregate}"]) as consumer:
+        traffic.check(consumer.take_rest(), MAX_IN_FLIGHT)
+
+
 def logged(pg, since: int, text: str, seconds: float = 60) -> None:
     wait_until(lambda: text in pg.logged(since), seconds, lambda: f"{text!r} in the log:\n{pg.logged(since)}")
 
@@ -43,49 +59,43 @@ def delivered_more(db) -> None:
     wait_until(lambda: db.sink("delivered", "main")[0] > before + 500, 60, lambda: f"deliveries: {db.sql('SELECT * FROM outbox.sinks')}")
 
 
-def check(traffic: Traffic, kafka) -> None:
-    traffic.drain()
-    with Consumer(kafka.bootstrap, [f"outbox.event.{traffic.aggregate}"]) as consumer:
-        traffic.check(consumer.take_rest(), MAX_IN_FLIGHT)
+def test_several_producers_keep_the_order_of_keys(db, kafka, network, several):
+    network.cut()
+    wait_until(lambda: db.state("main") == "circuit open", 40, lambda: f"the outage: {db.sql('SELECT * FROM outbox.sinks')}")
+    network.mend()
+    delivered_more(db)
+    kafka.kill()
+    kafka.start()
+    delivered_more(db)
+    [(worker,)] = db.sql("SELECT pid FROM outbox.workers WHERE database = current_database()")
+    os.kill(worker, signal.SIGTERM)
+    delivered_more(db)
 
 
-def test_several_producers_keep_the_order_of_keys(db, pg, kafka, network, aggregate):
-    kafka.create_topic(f"outbox.event.{aggregate}")
-    log_start = pg.log.stat().st_size
-    db.kafka_sink("main", kafka, bootstrap_servers=f"127.0.0.1:{kafka.proxy_port}")
-    with Traffic(db, aggregate, keys=25, pause=0) as traffic:
-        logged(pg, log_start, PRODUCERS)
-        traffic.pause = 0.05  # what waits must be read within the test's time
-        delivered_more(db)
-        network.cut()
-        wait_until(lambda: db.state("main") == "circuit open", 40, lambda: f"the outage: {db.sql('SELECT * FROM outbox.sinks')}")
-        network.mend()
-        delivered_more(db)
-        kafka.kill()
-        kafka.start()
-        delivered_more(db)
-        [(worker,)] = db.sql("SELECT pid FROM outbox.workers WHERE database = current_database()")
-        os.kill(worker, signal.SIGTERM)
-        delivered_more(db)
-    check(traffic, kafka)
-
-
-def test_a_producer_without_a_connection_is_given_up(db, pg, kafka, network, aggregate):
+def test_a_producer_without_a_connection_is_given_up(db, pg, network, several):
     """As brokers do that limit the connections of an address: the other producers' keys continue, and then its own do."""
-    kafka.create_topic(f"outbox.event.{aggregate}")
     log_start = pg.log.stat().st_size
-    db.kafka_sink("main", kafka, bootstrap_servers=f"127.0.0.1:{kafka.proxy_port}")
-    with Traffic(db, aggregate, keys=25, pause=0) as traffic:
-        logged(pg, log_start, PRODUCERS)
-        traffic.pause = 0.05  # what waits must be read within the test's time
-        delivered_more(db)
-        network.takes = False
-        network.cut_one()
-        wait_until(lambda: db.state("main") == "degraded", 20, lambda: f"a part to be down: {db.sql('SELECT * FROM outbox.sinks')}")
-        assert "producers sends nothing" in db.sink("last_error", "main")[0]
-        logged(pg, log_start, "is given up with the others but one", GIVEN_UP_S + 20)
-        delivered_more(db)
-        traffic.held = True
-        wait_until(lambda: db.pending() == 0, 40, "all keys to continue")
-        assert "circuit opened" not in pg.logged(log_start)
-    check(traffic, kafka)
+    network.takes = False
+    network.cut_one()
+    wait_until(lambda: db.state("main") == "degraded", 20, lambda: f"a part to be down: {db.sql('SELECT * FROM outbox.sinks')}")
+    assert "producers sends nothing" in db.sink("last_error", "main")[0]
+    logged(pg, log_start, "is given up with the others but one", GIVEN_UP_S + 20)
+    delivered_more(db)
+    several.held = True
+    wait_until(lambda: db.pending() == 0, 40, "all keys to continue")
+    assert "circuit opened" not in pg.logged(log_start)
+
+
+@pytest.mark.parametrize("fault", [{"breaks_after": 20_000}, {"held": True}, {"loses_answers": True}, {"rate": 20_000}], ids=lambda fault: next(iter(fault)))
+def test_a_network_that_is_bad_for_a_time(db, network, several, fault):
+    before = several.committed
+    for name, value in fault.items():
+        setattr(network, name, value)
+    wait_until(lambda: several.committed > before + 1000, 40, "traffic meanwhile")
+    network.held, network.loses_answers, network.breaks_after, network.rate = False, False, None, None
+    assert spent(db) == 0, "it is no event's fault"
+    delivered_more(db)
+
+
+def spent(db) -> int:
+    return db.value("SELECT count(*) FROM outbox.events WHERE attempts > 0")

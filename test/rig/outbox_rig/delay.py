@@ -1,4 +1,4 @@
-"""A network in between: a proxy that delays each byte, in both directions."""
+"""A network in between: a proxy that delays each byte, in both directions, and that can be made worse."""
 
 import asyncio
 import contextlib
@@ -6,16 +6,22 @@ import threading
 
 from .process import Part
 
+Connection = tuple[asyncio.StreamWriter, asyncio.StreamWriter]
+
 
 class Delay(Part):
-    """From `port` to the other port, both of this machine. It may be cut, and made whole again. `takes`: new connections; others are closed at
-    once."""
+    """From `port` to the other port, both of this machine. It may be cut, and made whole again. Each of these may be changed at any time.
+    `takes`: new connections; others are closed at once. `held`: nothing passes, and nothing is lost. `loses_answers`: what the other port sends
+    is dropped. `breaks_after`: so many bytes of a connection, which is then reset. `rate`: bytes per second of a connection in each
+    direction."""
 
     def __init__(self, port: int, to: int, round_trip_ms: float):
         self._port, self._to, self._delay = port, to, round_trip_ms / 2000
         self._loop = asyncio.new_event_loop()
         self._writers: set[asyncio.StreamWriter] = set()
-        self.takes = True
+        self.takes, self.held, self.loses_answers = True, False, False
+        self.breaks_after: int | None = None
+        self.rate: float | None = None
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
         self._server: asyncio.Server | None = None
@@ -58,16 +64,27 @@ class Delay(Part):
         except OSError:
             writer.transport.abort()
             return
-        self._writers |= {writer, far_writer}
+        both = (writer, far_writer)
+        self._writers |= {*both}
         try:
-            await asyncio.gather(self._one_way(reader, far_writer), self._one_way(far_reader, writer))
+            await asyncio.gather(self._one_way(reader, far_writer, both, False), self._one_way(far_reader, writer, both, True))
         finally:
-            self._writers -= {writer, far_writer}
+            self._writers -= {*both}
 
-    async def _one_way(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _one_way(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, both: Connection, answers: bool) -> None:
+        passed = 0
         with contextlib.suppress(OSError):
-            while data := await reader.read(1 << 16):
-                self._loop.call_later(self._delay, self._write, writer, data)
+            while data := await reader.read(1 << 12 if self.rate else 1 << 16):
+                while self.held:
+                    await asyncio.sleep(0.01)
+                if self.rate:
+                    await asyncio.sleep(len(data) / self.rate)
+                passed += len(data)
+                if self.breaks_after and passed > self.breaks_after:
+                    for each in both:
+                        each.transport.abort()
+                elif not (answers and self.loses_answers):
+                    self._loop.call_later(self._delay, self._write, writer, data)
         self._loop.call_later(self._delay, writer.close)
 
     def _write(self, writer: asyncio.StreamWriter, data: bytes) -> None:
