@@ -1,9 +1,11 @@
 """The benchmark of a kind that is an extension: a backlog's way from the table to the peer, beside a program that sends the same with
-the client library alone, in turns in one run. sinks/KIND/bench.py says how, and `make -C sinks/KIND bench` runs it.
+the client library alone, in turns in one run. sinks/KIND/bench.py says how, and `make -C sinks/KIND bench` runs it. With `--round-trip 2` a proxy
+delays each byte between them and the peer, as a network does, and the time from commit to acknowledgement is measured too.
 
 Only the ratio counts: the peer, the load and everything else share the machine."""
 
 import argparse
+import atexit
 import os
 import statistics
 import subprocess
@@ -14,12 +16,16 @@ from typing import Any
 from outbox_rig import Rig, wait_until
 from outbox_rig.database import Database
 from outbox_rig.paths import BUILD
+from outbox_rig.process import free_port
 
 
 class BesideLibrary:
     kind = library = ""
     payload, window = 300, 2000  # bytes of an event; how many may be unacknowledged
     events = 100_000
+
+    def __init__(self) -> None:
+        self._ways: dict[int, int] = {}  # the proxies' ports, by the peer's
 
     def start(self, rig: Rig) -> Any:
         """Starts the peer."""
@@ -47,6 +53,19 @@ class BesideLibrary:
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """More arguments of the program."""
+
+    def reach(self, port: int) -> int:
+        """Where the sink and the library reach this port of the peer."""
+        if not self.given.round_trip:
+            return port
+        if port not in self._ways:
+            delay = self.program(Path(__file__).parent / "delay.cpp", "-pthread")
+            self._ways[port] = free_port()
+            argv = [str(delay), str(self._ways[port]), str(port), str(int(self.given.round_trip * 500))]
+            proxy = subprocess.Popen(argv, stdout=subprocess.PIPE)
+            atexit.register(proxy.kill)
+            proxy.stdout.readline()
+        return self._ways[port]
 
     def program(self, source: Path, *libraries: str) -> Path:
         """A program in C++, compiled."""
@@ -79,10 +98,27 @@ class BesideLibrary:
         assert self.count() == events
         return events / seconds
 
+    def _latencies(self, db: Database, rate: float) -> str:
+        """From just before commit to the acknowledgement, at this rate."""
+        self.empty()
+        db.sql("ALTER SERVER bench OPTIONS (ADD retention '1h')")
+        began, n = time.monotonic(), int(rate * self.given.seconds)
+        with db.connect() as connection:
+            connection.execute("SET synchronous_commit = off")  # the disk is not what is measured
+            for number in range(n):
+                time.sleep(max(0, began + number / rate - time.monotonic()))
+                connection.execute("SELECT outbox.enqueue('Order', %s::text, 'order.made', jsonb_build_object('x', repeat('x', %s - 9)))", [number, self.payload])
+        wait_until(lambda: db.value("SELECT count(*) FROM outbox.events WHERE status = 'SENT'") == n, 60, "the events to be delivered")
+        [(times,)] = db.sql("""SELECT percentile_cont(ARRAY[0.5, 0.99, 0.999]) WITHIN GROUP (ORDER BY extract(epoch FROM sent_at - created_at) * 1000)
+                               FROM outbox.events WHERE status = 'SENT'""")
+        return f"at {rate:,.0f}/s commit to acknowledgement p50, p99, p99.9: " + ", ".join(f"{time:.2f}" for time in times) + " ms"
+
     def main(self) -> None:
         parser = argparse.ArgumentParser()
         parser.add_argument("--events", type=int, default=self.events)
         parser.add_argument("--rounds", type=int, default=3)
+        parser.add_argument("--round-trip", type=float, default=0, help="milliseconds")
+        parser.add_argument("--seconds", type=float, default=10, help="of the measure of latency")
         self.add_arguments(parser)
         self.given = given = parser.parse_args()
         with Rig(f"bench-{self.kind}") as rig:
@@ -97,10 +133,12 @@ class BesideLibrary:
             for number in range(1, given.rounds + 1):
                 rounds.append((self._alone(given.events), self._outbox(db, given.events)))
                 print(f"round {number}: {self.told(*rounds[-1], rounds[-1][1] / rounds[-1][0])}", flush=True)
-            db.disconnect()
             alone, outbox = map(statistics.median, zip(*rounds))
             print(f"{given.events:,} events of {self.payload} bytes, {given.rounds} rounds, load {os.getloadavg()[0]:.1f}, median: "
                   f"{self.told(alone, outbox, statistics.median(o / a for a, o in rounds))}")
+            if given.round_trip:
+                print(f"round trip {given.round_trip:g} ms, " + self._latencies(db, min(1000, outbox / 2)))
+            db.disconnect()
 
     def told(self, alone: float, outbox: float, ratio: float) -> str:
         return f"{self.library} alone {alone:,.0f}/s, outbox {outbox:,.0f}/s, ratio {ratio:.2f}"

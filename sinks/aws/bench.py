@@ -50,10 +50,13 @@ class Aws(BesideLibrary):
             {"EventBusName": bus, "Source": "bench", "DetailType": "order.made", "Detail": body} for body in bodies])["FailedEntryCount"]
 
     def client(self, service):
-        return client(service, self.moto.url, max_pool_connections=REQUESTS)
+        return client(service, self.far_url(), max_pool_connections=REQUESTS)
+
+    def far_url(self):
+        return self.moto.url.replace(str(self.moto.port), str(self.reach(self.moto.port)))
 
     def options(self):
-        return f"endpoint '{self.moto.url}', allow_http 'true', allow_networks '127.0.0.1', region '{REGION}', {self.target}, concurrency '{REQUESTS}'"
+        return f"endpoint '{self.far_url()}', allow_http 'true', allow_networks '127.0.0.1', region '{REGION}', {self.target}, concurrency '{REQUESTS}'"
 
     def mapping(self):
         return ", ".join(f"{name} '{value}'" for name, value in KEYS.items())

@@ -35,7 +35,7 @@ class Grpc(BesideLibrary):
         self.taken = channel.unary_unary(counter.TAKEN)
 
     def options(self):
-        return f"url 'https://127.0.0.1:{self.server.port}', allow_networks '127.0.0.0/8', concurrency '{CALLS}', ca_pem '{self.authority}'"
+        return f"url 'https://127.0.0.1:{self.reach(self.server.port)}', allow_networks '127.0.0.0/8', concurrency '{CALLS}', ca_pem '{self.authority}'"
 
     def count(self):
         return int(self.taken(b""))
@@ -43,7 +43,7 @@ class Grpc(BesideLibrary):
     empty = count
 
     def library_seconds(self, events):
-        return self.seconds_of(*COUNTER, "call", self.server.port, self.folder, events, CALLS, self.payload)
+        return self.seconds_of(*COUNTER, "call", self.reach(self.server.port), self.folder, events, CALLS, self.payload)
 
 
 if __name__ == "__main__":

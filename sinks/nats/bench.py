@@ -20,7 +20,7 @@ class Nats(BesideLibrary):
         self.stream = Stream(self.server, "bench")
 
     def options(self):
-        return f"hosts '127.0.0.1:{self.server.port}', subject 'bench.${{aggregate_type}}.${{event_type}}', max_in_flight '{self.window}'"
+        return f"hosts '127.0.0.1:{self.reach(self.server.port)}', subject 'bench.${{aggregate_type}}.${{event_type}}', max_in_flight '{self.window}'"
 
     def empty(self):
         self.stream.purge()
@@ -29,7 +29,7 @@ class Nats(BesideLibrary):
         return self.stream.count()
 
     def library_seconds(self, events):
-        return self.seconds_of(self.publish, self.server.port, "bench.Order.order.made", events, self.window, self.payload)
+        return self.seconds_of(self.publish, self.reach(self.server.port), "bench.Order.order.made", events, self.window, self.payload)
 
 
 if __name__ == "__main__":

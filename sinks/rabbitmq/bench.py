@@ -21,7 +21,7 @@ class RabbitMq(BesideLibrary):
         self.empty()
 
     def options(self):
-        return f"hosts '127.0.0.1:{self.broker.port}', exchange '{EXCHANGE}', max_in_flight '{self.window}'"
+        return f"hosts '127.0.0.1:{self.reach(self.broker.port)}', exchange '{EXCHANGE}', max_in_flight '{self.window}'"
 
     def empty(self):
         channel = self.broker.channel()
@@ -39,7 +39,7 @@ class RabbitMq(BesideLibrary):
             channel.connection.close()
 
     def library_seconds(self, events):
-        return self.seconds_of(self.publish, self.broker.port, EXCHANGE, events, self.window, self.payload)
+        return self.seconds_of(self.publish, self.reach(self.broker.port), EXCHANGE, events, self.window, self.payload)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ class Redis(BesideLibrary):
         self.server = rig._add(RedisServer(*rig._place("redis"), settings={"appendfsync": self.given.appendfsync}))
 
     def options(self):
-        return f"hosts '127.0.0.1:{self.server.port}', stream '{STREAM}', max_in_flight '{self.window}'"
+        return f"hosts '127.0.0.1:{self.reach(self.server.port)}', stream '{STREAM}', max_in_flight '{self.window}'"
 
     def empty(self):
         self.server.client().delete(STREAM)
@@ -32,7 +32,7 @@ class Redis(BesideLibrary):
         return self.server.client().xlen(STREAM)
 
     def library_seconds(self, events):
-        return self.seconds_of(self.append, self.server.port, STREAM, events, self.window, self.payload)
+        return self.seconds_of(self.append, self.reach(self.server.port), STREAM, events, self.window, self.payload)
 
 
 if __name__ == "__main__":
