@@ -32,7 +32,7 @@ public:
   }
   void end() noexcept { state_.step = KNOWN; }
 
-  /* The rows that a slice found are read again when its round fails: some were put on the list of locked rows. */
+  /* The slice of a round that fails is read again: a user's trigger may have changed rows in its transaction. */
   void begin_round() noexcept { at_round_begin_ = state_; }
   void roll_back_round() noexcept { state_ = at_round_begin_; }
 
