@@ -16,25 +16,15 @@ namespace {
 
 constexpr size_t most_attributes = 10, longest_name = 256;
 
-std::string shown(std::string_view name) {
-  return "\"" + clean_text(shortened(name)) + "\"";
-}
-
 bool is_name_char(char c) {
   return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' || c == '_' ||
          c == '.';
 }
 
-bool starts_with(std::string_view text, std::string_view prefix) {
-  return text.size() >= prefix.size() && std::equal(prefix.begin(), prefix.end(), text.begin(), [](char a, char b) {
-           return a == (b >= 'A' && b <= 'Z' ? b + ('a' - 'A') : b);
-         });
-}
-
 bool is_name(std::string_view name) {
   return !name.empty() && name.size() <= longest_name && std::all_of(name.begin(), name.end(), is_name_char) &&
-         name.front() != '.' && name.back() != '.' && name.find("..") == name.npos && !starts_with(name, "aws.") &&
-         !starts_with(name, "amazon.");
+         name.front() != '.' && name.back() != '.' && name.find("..") == name.npos &&
+         !begins_ignoring_case(name, "aws.") && !begins_ignoring_case(name, "amazon.");
 }
 
 /* Characters of XML 1.0: U+FFFE and U+FFFF, and control characters but tab and ends of lines, are none. The text is
@@ -53,7 +43,7 @@ bool is_text(std::string_view text) {
 
 void check_attribute_name(std::string_view name) {
   if (!is_name(name))
-    throw BadInput(OB_BAD_VALUE, "headers", "header " + shown(name) + " cannot be an attribute of a message",
+    throw BadInput(OB_BAD_VALUE, "headers", "header " + shown_name(name) + " cannot be an attribute of a message",
                    "A name has 1 to 256 letters, digits, - _ and single dots within it, and does not begin with AWS. "
                    "or Amazon.",
                    "Give the header another name.");
@@ -62,10 +52,10 @@ void check_attribute_name(std::string_view name) {
 void check_attribute(std::string_view name, std::string_view value, bool binary) {
   check_attribute_name(name);
   if (value.empty())
-    throw BadInput(OB_BAD_VALUE, "headers", "header " + shown(name) + " is empty",
+    throw BadInput(OB_BAD_VALUE, "headers", "header " + shown_name(name) + " is empty",
                    "An attribute of a message has a value.", "Leave the header out.");
   if (!binary && !is_text(value))
-    throw BadInput(OB_BAD_VALUE, "headers", "value of header " + shown(name) + " cannot be sent to AWS",
+    throw BadInput(OB_BAD_VALUE, "headers", "value of header " + shown_name(name) + " cannot be sent to AWS",
                    "It has control characters, or U+FFFE or U+FFFF.",
                    "Encode the value, or move it into the payload.");
 }

@@ -52,6 +52,10 @@ std::string peer_text(std::string_view text, bool cut) {
   return marked += cut || text.size() > longest ? cut_peer_ends : peer_ends;
 }
 
+std::string shown_name(std::string_view name) {
+  return "\"" + clean_text(shortened(name)) + "\"";
+}
+
 std::string in_quotes(std::string_view text) {
   return "\"" + peer_text(text) + "\"";
 }

@@ -11,6 +11,9 @@ class SecretMask;
 /* Returns valid UTF-8 on one line, without control characters of ASCII or Unicode. */
 std::string clean_text(std::string_view text);
 
+/* The beginning of a name that a user has given, in quotes. */
+std::string shown_name(std::string_view name);
+
 /* Marks a text that a peer has written, for text_to_show(). Nobody cuts such a text before: a part of a secret is not
  * found any more. Of a very long one the beginning is kept. `cut`: a library has cut it already. */
 std::string peer_text(std::string_view text, bool cut = false);

@@ -40,6 +40,14 @@ inline std::string shortened(std::string_view text, size_t max = 100) {
   return std::string(text.substr(0, utf8_prefix(text, max)));
 }
 
+/* Whether the text begins so, in capitals or not; `lower_case` has no capitals. */
+inline bool begins_ignoring_case(std::string_view text, std::string_view lower_case) {
+  return text.size() >= lower_case.size() &&
+         std::equal(lower_case.begin(), lower_case.end(), text.begin(), [](char lower, char c) {
+           return lower == c || (c >= 'A' && c <= 'Z' && lower == static_cast<char>(c | 0x20));
+         });
+}
+
 /* A part of a sentence as a sentence; empty stays empty. */
 inline std::string sentence(std::string text) {
   if (!text.empty()) {

@@ -102,8 +102,7 @@ void refuse_credential(const std::string &option, const char *what, const std::s
 
 void check_http_header(std::string_view name, std::string_view value) {
   if (!is_header_name(name))
-    throw BadInput(OB_BAD_VALUE, "headers",
-                   "header name \"" + clean_text(shortened(name)) + "\" is not legal in HTTP",
+    throw BadInput(OB_BAD_VALUE, "headers", "header name " + shown_name(name) + " is not legal in HTTP",
                    "A header name consists of letters, digits and the characters !#$%&'*+-.^_`|~.");
   check_header(name, value);
   if (has_control(value))
