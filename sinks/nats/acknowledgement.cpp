@@ -86,18 +86,14 @@ Answer read(std::string_view json) {
   return answer;
 }
 
-std::string shown(std::string_view text) {
-  return peer_text(text);
-}
-
 bool is_too_large(const Answer &answer) {
   return answer.code == message_exceeds_maximum || answer.code == header_exceeds_maximum ||
          (answer.code == store_failed && answer.description.find("large") != answer.description.npos);
 }
 
 Acknowledgement of_error(const Answer &answer) {
-  const std::string stream = answer.stream.empty() ? "its stream" : "stream \"" + shown(answer.stream) + "\"";
-  const std::string said = stream + " refuses the message: " + shown(answer.description);
+  const std::string stream = answer.stream.empty() ? "its stream" : "stream " + in_quotes(answer.stream);
+  const std::string said = stream + " refuses the message: " + peer_text(answer.description);
   if (is_too_large(answer))
     return {Outcome::Rejected, OB_REASON_TOO_LARGE, said + ": see max_msg_size of the stream"};
   if (std::find(std::begin(own_errors), std::end(own_errors), answer.code) != std::end(own_errors))
@@ -130,13 +126,13 @@ Acknowledgement read_acknowledgement(const Operation &message) {
 
 std::string place_of(std::string_view json) {
   Answer answer = read(json);
-  return "stream " + shown(answer.stream) + ", sequence " + shown(answer.sequence) +
+  return "stream " + peer_text(answer.stream) + ", sequence " + peer_text(answer.sequence) +
          (answer.is_duplicate ? ", duplicate" : "");
 }
 
 std::string error_of(std::string_view json) {
   Answer answer = read(json);
-  return answer.is_json && answer.has_error ? shown(answer.description) : std::string();
+  return answer.is_json && answer.has_error ? peer_text(answer.description) : std::string();
 }
 
 bool is_no_ack(std::string_view json) {

@@ -28,54 +28,52 @@ std::string quoted_subject(std::string_view error) {
 
 }  // namespace
 
-/* The start of every text about a subject: deferred events are found by it when their subject is stored again. */
-std::string Publisher::about_subject(const std::string &subject) const {
-  return any_subject + clean_text(subject) + "\" ";
+std::string Publisher::about(const std::string &subject) const {
+  return "subject \"" + clean_text(subject) + "\" ";
 }
 
-void Publisher::read() {
-  for (int n = 0; n < PeerConnection::reads_in_turn && connection_->receive(); n++) {
-    received_at_ = alive_at_ = Clock::now();
-    pinged_ = false;
-    Operation operation;
-    while (connection_->next(operation))
-      on_operation(operation);
-    succeed(queue_, stored_);
+void Publisher::on_received() {
+  pinged_ = false;
+  Operation operation;
+  while (connection_->next(operation)) {
+    if (operation.kind == Operation::Kind::Message)
+      on_message(operation);
+    else if (operation.kind == Operation::Kind::Error) /* one after which the connection stays */
+      on_permission_error(operation.text);
   }
 }
 
-void Publisher::on_operation(const Operation &operation) {
-  if (operation.kind == Operation::Kind::Message)
-    on_message(operation);
-  else if (operation.kind == Operation::Kind::Error) /* one after which the connection stays */
-    on_permission_error(operation.text);
+/* The server has answered the message with this number. */
+void Publisher::note_answer(uint64_t number) {
+  stall_detector_.on_acknowledgement(received_at_);
+  acknowledged_at_ = received_at_;
+  acknowledged_up_to_ = std::max(acknowledged_up_to_, number);
 }
 
 void Publisher::on_message(const Operation &message) {
   auto at = in_flight_.find(connection_->number_of(message.subject));
   if (at == in_flight_.end())
     return; /* it was given up */
-  stall_detector_.on_acknowledgement(received_at_);
-  acknowledged_at_ = received_at_;
-  acknowledged_up_to_ = std::max(acknowledged_up_to_, at->first);
+  note_answer(at->first);
   Acknowledgement answer = read_acknowledgement(message);
-  if (answer.outcome == Outcome::Sent)
+  if (answer.outcome == Outcome::Sent) {
     on_stored(at->second, message.text, answer.duplicate);
-  else if (answer.outcome == Outcome::Deferred)
-    on_refused(at->second, answer.why, answer.reason);
-  else
-    on_rejected(at->second, answer.why, answer.reason);
+  } else if (answer.outcome == Outcome::Deferred) {
+    refuse(at->second, answer.why, answer.reason);
+  } else {
+    queue_.refuse(at->second.serial, answer.why, answer.reason);
+    targets_.ended(at->second.subject, at->second.counted);
+  }
   in_flight_.erase(at);
 }
 
 void Publisher::on_stored(const InFlight &message, std::string_view answer, bool duplicate) {
   if (queue_.keeps_acknowledgements())
     queue_.acknowledged(message.serial, place_of(answer));
-  if (subjects_.any() && subjects_.passed(message.subject, message.counted, received_at_))
-    reporter_->resumed(any_subject);
+  passed(message.subject, message.counted);
   if (duplicate && message.is_new)
     on_foreign_duplicate(answer);
-  stored_.push_back(message.serial);
+  acknowledged_.push_back(message.serial);
 }
 
 /* The stream has dropped a message that was sent for the first time: another publisher has used its Nats-Msg-Id. */
@@ -87,17 +85,8 @@ void Publisher::on_foreign_duplicate(std::string_view answer) {
   reporter_->failed(OB_REASON_DUPLICATE);
 }
 
-void Publisher::on_refused(const InFlight &message, const std::string &why, ob_reason reason) {
-  const std::string text = about_subject(message.subject) + why;
-  if (subjects_.refused(message.subject, text, reason, message.counted, received_at_))
-    warn_degraded(subjects_.summary());
-  const auto delay = subjects_.wait(message.subject, received_at_, message.counted);
-  queue_.fail(message.serial, Outcome::Deferred, text, reason, delay.count());
-}
-
-void Publisher::on_rejected(const InFlight &message, const std::string &why, ob_reason reason) {
-  queue_.refuse(message.serial, why, reason);
-  subjects_.ended(message.subject, message.counted);
+void Publisher::refuse(const InFlight &message, const std::string &why, ob_reason reason) {
+  PeerSender::refuse(message.serial, message.subject, why, reason, message.counted);
 }
 
 void Publisher::on_permission_error(std::string_view error) {
@@ -105,12 +94,10 @@ void Publisher::on_permission_error(std::string_view error) {
   for (auto at = in_flight_.begin(); at != in_flight_.end(); ++at) {
     if (at->second.subject != subject)
       continue;
-    stall_detector_.on_acknowledgement(received_at_);
-    acknowledged_at_ = received_at_;
-    acknowledged_up_to_ = std::max(acknowledged_up_to_, at->first);
-    on_refused(at->second,
-               "is not allowed to be published to by " + config_->options.who() + ": correct the user's permissions",
-               OB_REASON_AUTH);
+    note_answer(at->first);
+    refuse(at->second,
+           "is not allowed to be published to by " + config_->options.who() + ": correct the user's permissions",
+           OB_REASON_AUTH);
     in_flight_.erase(at);
     return;
   }
@@ -128,10 +115,10 @@ void Publisher::give_up_unanswered(Time now) {
 
 void Publisher::give_up_oldest() {
   auto at = in_flight_.begin();
-  on_refused(at->second,
-             "is acknowledged by no stream within 30 s: create one for it, set no_ack of its stream to false, or "
-             "correct option subject",
-             OB_REASON_TOPIC);
+  refuse(at->second,
+         "is acknowledged by no stream within 30 s: create one for it, set no_ack of its stream to false, or "
+         "correct option subject",
+         OB_REASON_TOPIC);
   in_flight_.erase(at);
 }
 

@@ -77,14 +77,8 @@ void Connection::take_limits() {
 
 Operation Connection::wait_next(const Deadline &deadline, const char *step) {
   Operation operation;
-  for (;;) {
-    deadline.check(step, peer());
-    flush();
-    if (next(operation))
-      return operation;
-    if (!receive())
-      deadline.wait(fd(), events(), step, peer());
-  }
+  wait_for(reader_, deadline, step, [&] { return next(operation); });
+  return operation;
 }
 
 uint64_t Connection::number_of(std::string_view subject) const {

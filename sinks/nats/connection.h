@@ -21,7 +21,6 @@ public:
   void open(const Host &host, const Deadline &deadline);
 
   std::string product() const; /* "nats-server 2.9.10" */
-  const ServerInfo &info() const { return info_; }
   /* The largest message that the server takes; SIZE_MAX: it has not said so. */
   size_t max_payload() const { return max_payload_; }
 

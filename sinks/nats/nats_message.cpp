@@ -19,24 +19,13 @@ namespace {
 
 constexpr std::string_view record_prefix = "ce_", attribute_prefix = "ce-", content_type = "content-type";
 
-std::string shown(std::string_view text) {
-  return "\"" + clean_text(shortened(text)) + "\"";
-}
-
-bool begins_with_word(std::string_view text, std::string_view lower_case) {
-  return text.size() >= lower_case.size() &&
-         std::equal(lower_case.begin(), lower_case.end(), text.begin(), [](char lower, char c) {
-           return lower == c || (c >= 'A' && c <= 'Z' && lower == static_cast<char>(c | 0x20));
-         });
-}
-
 /* Why NATS cannot carry a header of this name, as a sentence; empty if it can. */
 std::string name_problem(std::string_view name, bool cloud_events) {
   if (std::any_of(name.begin(), name.end(), [](char c) { return c <= 0x20 || c >= 0x7F || c == ':'; }))
     return "Names of headers are printable ASCII without blanks and colons.";
-  if (begins_with_word(name, "nats-"))
+  if (begins_ignoring_case(name, "nats-"))
     return "JetStream takes headers that begin with Nats- as instructions.";
-  if (cloud_events && begins_with_word(name, attribute_prefix))
+  if (cloud_events && begins_ignoring_case(name, attribute_prefix))
     return "Headers that begin with ce- are attributes of the CloudEvent, which the sink writes.";
   return {};
 }
@@ -54,10 +43,10 @@ void append_attribute_value(std::string_view text, std::string &out) {
 void check_value(std::string_view name, const ob_header &header) {
   std::string_view value = view(header.value);
   if (header.binary)
-    throw BadInput(OB_BAD_VALUE, "headers", "header " + shown(name) + " cannot be sent to NATS",
+    throw BadInput(OB_BAD_VALUE, "headers", "header " + shown_name(name) + " cannot be sent to NATS",
                    "It has bytes, and headers of NATS are text.", "Give it as text, such as base64.");
   if (trim(value).size() != value.size())
-    throw BadInput(OB_BAD_VALUE, "headers", "header " + shown(name) + " cannot be sent to NATS",
+    throw BadInput(OB_BAD_VALUE, "headers", "header " + shown_name(name) + " cannot be sent to NATS",
                    "Its value begins or ends with a blank, which clients of NATS remove.",
                    "Leave the blank out, or move the value into the payload.");
 }
@@ -66,14 +55,10 @@ void check_value(std::string_view name, const ob_header &header) {
 
 void check_placements(const std::vector<Placement> &placements, bool cloud_events) {
   for (const Placement &placement : placements) {
-    if (placement.place == Place::Partition)
-      throw BadInput(OB_BAD_VALUE, HEADERS, "a message has no partition",
-                     "Option \"headers\" names a column that is the partition.",
-                     "Place it in a header, or in option \"subject\".");
     if (placement.place != Place::Header)
       continue;
     if (std::string problem = name_problem(placement.alias, cloud_events); !problem.empty())
-      throw BadInput(OB_BAD_VALUE, HEADERS, shown(placement.alias) + " cannot be a header", problem,
+      throw BadInput(OB_BAD_VALUE, HEADERS, shown_name(placement.alias) + " cannot be a header", problem,
                      "Give the column another alias: column:header:alias.");
   }
 }
@@ -97,7 +82,7 @@ void MessageMaker::add_headers(Content &content) const {
       continue;
     }
     if (std::string problem = name_problem(name, is_cloud_event()); !problem.empty())
-      throw BadInput(OB_BAD_VALUE, "headers", "header " + shown(name) + " cannot be sent to NATS", problem,
+      throw BadInput(OB_BAD_VALUE, "headers", "header " + shown_name(name) + " cannot be sent to NATS", problem,
                      "Give the header another name.");
     check_value(name, header);
     append_header(name, view(header.value), content.headers);
@@ -110,7 +95,7 @@ void MessageMaker::make(const ob_event &event, Content &content) const {
   if (!options_.subject.render(event, content.subject))
     throw_no_value(SUBJECT, options_.subject.missing(event));
   if (std::string problem = subject_problem(content.subject); !problem.empty())
-    throw BadInput(OB_BAD_VALUE, SUBJECT, shown(content.subject) + " is no subject for an event", problem,
+    throw BadInput(OB_BAD_VALUE, SUBJECT, shown_name(content.subject) + " is no subject for an event", problem,
                    "Change option \"subject\" of the sink, or what the event has for it.");
   format_->write(event, record);
   content.headers = header_block_begin;
@@ -120,6 +105,18 @@ void MessageMaker::make(const ob_event &event, Content &content) const {
   add_headers(content);
   content.headers += header_block_end;
   content.body = record.value;
+}
+
+Message MessageMaker::message(const ob_event &event, const Content &content) const {
+  const bool is_first_try = event.attempt == 1 && !event.failed;
+  Message message{QueuedEvent(event),
+                  content.subject,
+                  {},
+                  content.headers.size(),
+                  is_first_try ? event.created_at_us : INT64_MIN};
+  message.data.reserve(content.size());
+  (message.data = content.headers) += view(content.body);
+  return message;
 }
 
 size_t MessageMaker::check(const ob_event &event) const {
@@ -157,7 +154,7 @@ Preview preview_of(const Content &content) {
     parts.push_back({"header", std::string(line.substr(0, colon)), std::string(line.substr(colon + 2)), {}});
     block.remove_prefix(line.size() + 2);
   }
-  parts.push_back({"body", {}, std::string(content.body.data ? content.body.data : "", content.body.len), {}});
+  parts.push_back({"body", {}, std::string(view(content.body)), {}});
   return parts;
 }
 

@@ -70,7 +70,7 @@ const OptionTable<NatsOptions> &NatsOptions::table() {
   return table;
 }
 
-static void check_login(const Options &mapping) {
+void NatsOptions::check_mapping(const Options &mapping) {
   const OptionName *first = nullptr;
   for (const OptionName &name : logins) {
     if (!find_option(mapping, name))
@@ -81,25 +81,15 @@ static void check_login(const Options &mapping) {
                      "Each of them is a login of its own.", "Leave one of them out.");
     first = &name;
   }
-  auto required = [](OptionName name, OptionName with) {
-    throw BadInput(OB_MISSING_OPTION, name,
-                   "option \"" + std::string(name) + "\" is required with \"" + with.text + "\"",
-                   "The server asks for both.");
-  };
-  if (find_option(mapping, USER) && !find_option(mapping, PASSWORD))
-    required(PASSWORD, USER);
-  if (find_option(mapping, PASSWORD) && !find_option(mapping, USER))
-    required(USER, PASSWORD);
-}
-
-void NatsOptions::check_mapping(const Options &mapping) {
-  check_login(mapping);
+  require_with(mapping, PASSWORD, USER);
+  require_with(mapping, USER, PASSWORD);
   if (credentials)
     nkey = credentials->nkey;
 }
 
 void NatsOptions::check_server(const Options &server) const {
   check_format(server);
+  refuse_partition("a message", SUBJECT);
   check_placements(placements, format == Format::CloudEvents);
 }
 

@@ -8,17 +8,25 @@
 #include "delivery/base/secret_mask.h"
 #include "delivery/formats/format_options.h"
 #include "delivery/net/connect_options.h"
+#include "delivery/options/message_size.h"
 #include "delivery/options/template.h"
 #include "nkey.h"
 
 namespace outbox::nats {
 
-inline constexpr OptionName SUBJECT{"subject"}, STREAM{"stream"}, MAX_MESSAGE_BYTES{"max_message_bytes"},
-    TOKEN{"token"}, CREDENTIALS{"credentials"}, NKEY_SEED{"nkey_seed"};
+inline constexpr OptionName SUBJECT{"subject"}, STREAM{"stream"}, TOKEN{"token"}, CREDENTIALS{"credentials"},
+    NKEY_SEED{"nkey_seed"};
 
 /* Immutable once it is parsed. */
 struct NatsOptions : ConnectOptions, FormatOptions {
-  NatsOptions() : ConnectOptions({"server", "4222", "4222"}) {}
+  NatsOptions()
+      : ConnectOptions({.noun = "server",
+                        .port = "4222",
+                        .tls_port = "4222",
+                        .answered = "acknowledged",
+                        .message = "message",
+                        .any_target = "subject \"",
+                        .target_works = "is stored again"}) {}
 
   Template subject = Template::parse(SUBJECT, "outbox.event.${aggregate_type}.${event_type}");
   std::string stream; /* empty: any */

@@ -10,21 +10,16 @@
 namespace outbox::nats {
 namespace {
 
-class NatsProbe : PeerProbe {
+class NatsProbe final : public PeerProbe<NatsConfig, Connection> {
 public:
-  NatsProbe(const NatsConfig &config, Probe &probe) : PeerProbe(config.options, probe), config_(config) {}
-
-  void run() {
-    PeerProbe::run<Connection>(config_.options, [this](Connection &connection, const Deadline &deadline) {
-      connection_ = &connection;
-      deadline_ = &deadline;
-      compare_limits();
-      if (ask_for_jetstream() && ask_for_stream())
-        probe_.can_deliver();
-    });
-  }
+  using PeerProbe::PeerProbe;
 
 private:
+  bool ask() override {
+    compare_limits();
+    return ask_for_jetstream() && ask_for_stream();
+  }
+
   void compare_limits() {
     const size_t most = connection_->max_payload();
     if (most < config_.options.max_message_bytes)
@@ -35,7 +30,7 @@ private:
   /* The answer to what has been written with this number, or the server's words that it is not allowed. */
   Operation answer(uint64_t number, const char *step) {
     for (;;) {
-      Operation operation = connection_->wait_next(*deadline_, step);
+      Operation operation = connection_->wait_next(deadline(), step);
       if (operation.kind == Operation::Kind::Error ||
           (operation.kind == Operation::Kind::Message && connection_->number_of(operation.subject) == number))
         return operation;
@@ -108,9 +103,6 @@ private:
     return false;
   }
 
-  const NatsConfig &config_;
-  Connection *connection_ = nullptr; /* while it is asked */
-  const Deadline *deadline_ = nullptr;
   uint64_t number_ = 0;
   bool may_ask_ = true;
 };

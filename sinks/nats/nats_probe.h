@@ -2,7 +2,7 @@
 #pragma once
 
 #include "delivery/engine/probe.h"
-#include "nats_config.h"
+#include "nats_message.h"
 
 namespace outbox::nats {
 

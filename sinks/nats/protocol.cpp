@@ -126,9 +126,7 @@ ServerInfo ServerInfo::parse(std::string_view json) {
       return;
     const std::string &name = path[0];
     const bool yes = value.kind == JsonValue::Kind::Boolean && value.text == "true";
-    if (name == "server_name")
-      info.name = value.text;
-    else if (name == "version")
+    if (name == "version")
       info.version = value.text;
     else if (name == "nonce")
       info.nonce = value.text;
@@ -140,8 +138,6 @@ ServerInfo ServerInfo::parse(std::string_view json) {
       info.tls_required = yes;
     else if (name == "tls_available")
       info.tls_available = yes;
-    else if (name == "auth_required")
-      info.auth_required = yes;
   });
   if (bad)
     throw NotNats("its INFO is no JSON");

@@ -47,9 +47,9 @@ private:
 
 /* The facts in the INFO of a server. */
 struct ServerInfo {
-  std::string name, version, nonce;
+  std::string version, nonce;
   size_t max_payload = 0;
-  bool headers = false, tls_required = false, tls_available = false, auth_required = false;
+  bool headers = false, tls_required = false, tls_available = false;
   static ServerInfo parse(std::string_view json);
 };
 

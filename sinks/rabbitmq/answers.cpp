@@ -18,16 +18,12 @@ std::string said(const amqp_bytes_t &text) {
 
 }  // namespace
 
-void Publisher::read() {
-  for (int n = 0; n < PeerConnection::reads_in_turn && connection_->receive(); n++) {
-    received_at_ = Clock::now();
-    amqp_frame_t frame;
-    while (connection_->next(frame))
-      on_frame(frame);
-    if (!confirmed_.empty())
-      stall_detector_.on_acknowledgement(received_at_);
-    succeed(queue_, confirmed_);
-  }
+void Publisher::on_received() {
+  amqp_frame_t frame;
+  while (connection_->next(frame))
+    on_frame(frame);
+  if (!acknowledged_.empty())
+    stall_detector_.on_acknowledgement(received_at_);
 }
 
 void Publisher::on_frame(const amqp_frame_t &frame) {
@@ -49,14 +45,10 @@ void Publisher::on_connection(const amqp_frame_t &frame) {
   if (auto *close = as<amqp_connection_close_t>(frame)) {
     throw connection_->closed_by_broker(*close);
   } else if (auto *blocked = as<amqp_connection_blocked_t>(frame)) {
-    blocked_ = "the broker has blocked publishing: " + said(blocked->reason) +
-               "; it goes on by itself when the alarm is over (rabbitmqctl status shows alarms)";
-    report_down(blocked_, OB_REASON_BROKER);
-    queue_.halt(blocked_);
-  } else if (as<amqp_connection_unblocked_t>(frame) && !blocked_.empty()) {
-    blocked_.clear();
-    stall_detector_.on_acknowledgement(Clock::now());
-    report_up();
+    block("the broker has blocked publishing: " + said(blocked->reason) +
+          "; it goes on by itself when the alarm is over (rabbitmqctl status shows alarms)");
+  } else if (as<amqp_connection_unblocked_t>(frame)) {
+    unblock();
   }
 }
 
@@ -112,7 +104,7 @@ void Publisher::end_confirmed(const Unconfirmed &message, bool stored) {
   if (stored && message.returned.empty()) {
     if (queue_.keeps_acknowledgements())
       queue_.acknowledged(message.serial, "confirmed by " + connection_->peer());
-    confirmed_.push_back(message.serial);
+    acknowledged_.push_back(message.serial);
     return;
   }
   stall_detector_.on_acknowledgement(received_at_);
@@ -160,8 +152,7 @@ void Publisher::end_refused(const Unconfirmed &message, uint16_t code, const std
     queue_.refuse(message.serial, std::move(why), OB_REASON_INVALID);
   else
     queue_.fail(message.serial, Outcome::RetryBlameSink, std::move(why), OB_REASON_BROKER);
-  if (message.counted)
-    targets_.ended(target_of(message.exchange, message.routing_key), true);
+  on_target_ended(message);
 }
 
 void Publisher::on_channel_closed(const amqp_channel_close_t &close) {
@@ -181,8 +172,7 @@ void Publisher::on_channel_closed(const amqp_channel_close_t &close) {
       end_refused(message, close.reply_code, text);
       continue;
     }
-    if (message.counted)
-      targets_.ended(target_of(message.exchange, message.routing_key), true);
+    on_target_ended(message);
     queue_.fail(message.serial, Outcome::Returned,
                 "the broker has closed the channel while it was in flight: " + text);
   }
@@ -200,7 +190,7 @@ void Publisher::on_trying_closed(const amqp_channel_close_t &close) {
     end_refused(*tried_, close.reply_code, text);
   } else if (tried_) {
     there_.erase(tried_->exchange);
-    targets_.ended(target_of(tried_->exchange, tried_->routing_key), true);
+    on_target_ended(*tried_);
     queue_.fail(tried_->serial, Outcome::Returned, text);
   }
   tried_.reset();

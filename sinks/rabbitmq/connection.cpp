@@ -67,15 +67,13 @@ PeerError Connection::closed_by_broker(const amqp_connection_close_t &close) {
 
 amqp_frame_t Connection::wait_method(amqp_channel_t channel, const Deadline &deadline, const char *step) {
   amqp_frame_t frame;
-  for (;;) {
-    deadline.check(step, peer());
-    flush();
+  wait_for(reader_, deadline, step, [&] {
     while (next(frame)) {
       if (frame.frame_type == protocol_header)
         throw PeerError(step, OB_REASON_CONNECTION, peer() + " speaks another version of AMQP than 0-9-1",
                         "is this the port of a RabbitMQ broker?");
       if (frame.frame_type == AMQP_FRAME_METHOD && frame.channel == channel)
-        return frame;
+        return true;
       if (frame.channel != 0)
         continue;
       if (auto *close = as<amqp_connection_close_t>(frame))
@@ -85,9 +83,9 @@ amqp_frame_t Connection::wait_method(amqp_channel_t channel, const Deadline &dea
                         "the broker has blocked publishing: " + in_quotes(view(blocked->reason)),
                         "rabbitmqctl status shows alarms");
     }
-    if (!receive())
-      deadline.wait(fd(), events(), step, peer());
-  }
+    return false;
+  });
+  return frame;
 }
 
 void Connection::connect(const Host &host, const Deadline &deadline) {

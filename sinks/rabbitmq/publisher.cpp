@@ -1,21 +1,14 @@
 /*
- * publisher.cpp: connecting, and a message's way to the broker. answers.cpp has the way back, refusals.cpp what is
- * refused for a time.
- *
- * Many messages are encoded into one buffer and sent together, so the socket is used a few times per thousand
- * messages. No more than `most_unsent` bytes are encoded ahead of a broker that does not read.
+ * publisher.cpp: a message's way to the broker. answers.cpp has the way back, refusals.cpp what is refused for a
+ * time.
  */
 #include "publisher.h"
 
 #include <algorithm>
-#include <cerrno>
 
 namespace outbox::rabbitmq {
 
 using std::chrono::milliseconds;
-using std::chrono::seconds;
-
-static constexpr size_t most_unsent = 262'144;
 
 /* A message to an exchange that was refused may have reached some of its queues: so the first try after a success is
  * not as early as with a single stream. */
@@ -26,51 +19,14 @@ static RefusedTargets::Limits target_limits() {
 }
 
 Publisher::Publisher(std::shared_ptr<const RabbitConfig> config, std::shared_ptr<Reporter> reporter)
-    : PeerThread(config->options, std::move(reporter)), config_(std::move(config)),
-      queue_(reporter_, config_->options.max_in_flight), targets_(target_limits()) {
-  launch();
-}
-
-Publisher::~Publisher() {
-  shut_down(queue_.event());
-}
-
-void Publisher::run_once() {
-  if (!connection_) {
-    if (Clock::now() >= connect_at() || queue_.has_work())
-      connect();
-    else
-      wait_until(look_at(), queue_.event(), nullptr);
-    return;
-  }
-  pump();
-  look_at_targets();
-  const bool any_taken = connection_->flush();
-  const Time now = Clock::now();
-  if (any_taken)
-    sent_at_ = now;
-  stall_detector_.on_flush(any_taken, connection_->unsent() > 0 ? connection_->queued() : 0, now);
-  wait_until(look_at(), queue_.event(), connection_.get());
-  read();
-  check_time();
-}
+    : PeerSender(std::move(config), std::move(reporter), target_limits()) {}
 
 // ---- the connection ----
 
-void Publisher::connect() {
-  connection_ = open<Connection>(config_->options);
-  sent_at_ = received_at_ = Clock::now();
-  reporter_->log(OB_LOG_INFO, "connected to " + connection_->peer() + ", " + connection_->product());
-  report_up();
-}
-
-void Publisher::lose(const PeerError &error) {
-  succeed(queue_, confirmed_);
-  connection_.reset();
+void Publisher::forget_in_flight() {
   unconfirmed_.clear();
   last_tag_ = 0;
   returned_.clear();
-  blocked_.clear();
   tried_.reset();
   last_try_tag_ = 0;
   waiting_.clear();
@@ -78,9 +34,10 @@ void Publisher::lose(const PeerError &error) {
   asking_ = false;
   there_.clear();
   exchanges_.forget_in_flight();
-  targets_.forget_in_flight();
-  connect_later();
-  return_all(queue_, error);
+}
+
+size_t Publisher::in_flight() const {
+  return blocked_.empty() ? unconfirmed_.size() + (tried_ ? 1 : 0) + (asking_ ? 1 : 0) : 0;
 }
 
 /* A connection that sends nothing sends a heartbeat; one whose socket is full has something to send already. */
@@ -88,20 +45,12 @@ Publisher::Time Publisher::heartbeat_at() const {
   return connection_->unsent() > 0 ? Time::max() : sent_at_ + milliseconds(connection_->heartbeat()) / 2;
 }
 
-/* When connect() or check_time() has something to do. */
 Publisher::Time Publisher::look_at() const {
-  Time at = connect_at();
-  if (connection_) {
-    at = std::min(
-        {exchanges_.look_at(), targets_.look_at(), heartbeat_at(), received_at_ + 2 * connection_->heartbeat()});
-    if (in_flight() > 0 && blocked_.empty())
-      at = std::min(at, stall_detector_.stalled_at());
-  }
-  return at;
+  return std::min(
+      {PeerSender::look_at(), exchanges_.look_at(), heartbeat_at(), received_at_ + 2 * connection_->heartbeat()});
 }
 
-void Publisher::check_time() {
-  Time now = Clock::now();
+void Publisher::check_time(Time now) {
   if (now - received_at_ >= 2 * connection_->heartbeat())
     throw PeerError("connect", OB_REASON_TIMEOUT,
                     "the broker " + connection_->peer() + " has sent nothing for " +
@@ -110,33 +59,10 @@ void Publisher::check_time() {
     append_heartbeat(connection_->out());
     sent_at_ = now;
   }
-  if (blocked_.empty() && stall_detector_.is_stalled(in_flight(), now) &&
-      !stall_detector_.drains(connection_->queued(), now))
-    throw PeerError("connect", OB_REASON_TIMEOUT,
-                    "the broker " + connection_->peer() + " has confirmed nothing for " +
-                        std::to_string(StallDetector::stall_after.count()) + " s, and " +
-                        std::to_string(in_flight()) +
-                        (in_flight() == 1 ? " message waits for it" : " messages wait for it"));
+  check_stalled(now);
 }
 
 // ---- messages out ----
-
-void Publisher::pump() {
-  if (!blocked_.empty()) {
-    if (queue_.has_work()) { /* a probe of the circuit */
-      report_down(blocked_, OB_REASON_BROKER);
-      queue_.halt(blocked_);
-    }
-    return;
-  }
-  uint64_t serial = 0;
-  while (connection_->unsent() < most_unsent) {
-    std::optional<Message> message = queue_.start(careful_left_ > 0, serial);
-    if (!message)
-      return;
-    start(serial, std::move(*message));
-  }
-}
 
 void Publisher::start(uint64_t serial, Message message) {
   const std::string exchange = message.exchange;
@@ -165,8 +91,7 @@ void Publisher::start_at_target(uint64_t serial, Message &message) {
   if (is_busy)
     targets_.ended(target, true);
   if (is_busy || answer == Answer::Wait || answer == Answer::Defer) {
-    const auto delay = targets_.wait(target, Clock::now());
-    queue_.fail(serial, Outcome::Deferred, targets_.why(target), targets_.reason(target), delay.count());
+    defer(serial, target);
     return;
   }
   publish(serial, message, answer);

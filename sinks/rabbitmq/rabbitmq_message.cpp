@@ -20,10 +20,6 @@ using outbox::view;
 constexpr size_t usual_frame_max = 131'072;
 constexpr std::string_view record_prefix = "ce_", amqp_prefix = "cloudEvents_";
 
-std::string shown(std::string_view text) {
-  return clean_text(shortened(text));
-}
-
 [[noreturn]] void too_long(const char *subject, const std::string &what, size_t bytes, const char *hint) {
   throw BadInput(OB_BAD_VALUE, subject, what + " is too long for AMQP",
                  "It has " + std::to_string(bytes) + " bytes, and at most 255 are allowed.", hint);
@@ -69,7 +65,7 @@ void MessageMaker::add_headers(Content &content) const {
     if (options_.format == Format::CloudEvents && name.starts_with(record_prefix))
       name = (content.record.text() = amqp_prefix) += name.substr(record_prefix.size());
     if (name.size() > longest_short_string)
-      too_long("headers", "name of header \"" + shown(name) + "\"", name.size(), "Give the header a shorter name.");
+      too_long("headers", "name of header " + shown_name(name), name.size(), "Give the header a shorter name.");
     if (routes(name))
       throw BadInput(OB_BAD_VALUE, "headers", "header \"" + std::string(name) + "\" cannot be sent to RabbitMQ",
                      "RabbitMQ takes it as a list of routing keys.", "Give the header another name.");
@@ -89,10 +85,10 @@ void MessageMaker::make(const ob_event &event, Content &content) const {
   if (!options_.routing_key.render(event, content.routing_key))
     throw_no_value(ROUTING_KEY, options_.routing_key.missing(event));
   if (content.exchange.size() > longest_short_string)
-    too_long("exchange", "exchange \"" + shown(content.exchange) + "\"", content.exchange.size(),
+    too_long("exchange", "exchange " + shown_name(content.exchange), content.exchange.size(),
              "Change option \"exchange\" of the sink, or what the event has for it.");
   if (content.routing_key.size() > longest_short_string)
-    too_long("routing_key", "routing key \"" + shown(content.routing_key) + "\"", content.routing_key.size(),
+    too_long("routing_key", "routing key " + shown_name(content.routing_key), content.routing_key.size(),
              "Change option \"routing_key\" of the sink, or what the event has for it.");
   if (event.event_type.len > longest_short_string)
     too_long("event_type", "event_type", event.event_type.len, "It is the property \"type\" of the message.");
@@ -102,10 +98,7 @@ void MessageMaker::make(const ob_event &event, Content &content) const {
   format_->write(event, record);
   add_headers(content);
   if ((properties._flags & AMQP_BASIC_CONTENT_TYPE_FLAG) == 0 && record.value.data)
-    set_short(properties, AMQP_BASIC_CONTENT_TYPE_FLAG, properties.content_type,
-              event.content_type.len > 0 ? view(event.content_type)
-              : event.payload_is_bytes   ? "application/octet-stream"
-                                         : "application/json");
+    set_short(properties, AMQP_BASIC_CONTENT_TYPE_FLAG, properties.content_type, media_type(event));
   properties.delivery_mode = AMQP_DELIVERY_PERSISTENT;
   properties._flags |= AMQP_BASIC_DELIVERY_MODE_FLAG;
   uuid_text(event.id, record.id_text);
@@ -116,6 +109,17 @@ void MessageMaker::make(const ob_event &event, Content &content) const {
   }
   set_short(properties, AMQP_BASIC_TYPE_FLAG, properties.type, view(event.event_type));
   content.body = record.value;
+}
+
+Message MessageMaker::message(const ob_event &event, const Content &content) const {
+  Message message{QueuedEvent(event),
+                  {},
+                  content.exchange,
+                  content.routing_key,
+                  encode_properties(content.properties, content.headers_size),
+                  std::string(view(content.body))};
+  rabbitmq::view(content.properties.message_id).copy(message.id.data(), message.id.size());
+  return message;
 }
 
 size_t MessageMaker::check(const ob_event &event) const {
@@ -153,7 +157,7 @@ Preview preview_of(const Content &content) {
       part.bytes = rabbitmq::view(header.value.value.bytes);
     parts.push_back(std::move(part));
   }
-  parts.push_back({"body", {}, text({content.body.data ? content.body.data : "", content.body.len}), {}});
+  parts.push_back({"body", {}, text(view(content.body)), {}});
   return parts;
 }
 

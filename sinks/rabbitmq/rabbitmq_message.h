@@ -7,7 +7,9 @@
 
 #include "amqp_frames.h"
 #include "delivery/engine/preview.h"
+#include "delivery/engine/send_queue.h"
 #include "delivery/formats/record_maker.h"
+#include "delivery/net/peer_kind.h"
 #include "rabbitmq_options.h"
 
 namespace outbox::rabbitmq {
@@ -23,13 +25,31 @@ struct Content {
   std::vector<amqp_table_entry_t> headers;
 };
 
+/* As it waits in the queue of a sink, or was sent. */
+struct Message : QueuedEvent {
+  std::array<char, 36> id;
+  std::string exchange, routing_key;
+  std::string properties; /* encoded */
+  std::string body;
+
+  size_t size() const {
+    return sizeof(Message) + exchange.size() + routing_key.size() + properties.size() + body.size();
+  }
+};
+
 class MessageMaker : public RecordMaker {
 public:
+  using Content = rabbitmq::Content;
+  static constexpr SizeWords too_large{"a RabbitMQ message", "Its body has",
+                                       "Raise option \"max_message_bytes\" of the sink and max_message_size of the "
+                                       "broker, or send a reference to the data."};
+
   /* The options must outlive it. */
   explicit MessageMaker(const RabbitOptions &options);
 
   /* Throws BadInput if the event cannot be sent with these options. */
   void make(const ob_event &event, Content &content) const;
+  Message message(const ob_event &event, const Content &content) const;
   /* The check at enqueue time, when only the payload's length is known. Returns the least size of the body. */
   size_t check(const ob_event &event) const;
   /* "*" stands for what depends on the event. */
@@ -43,5 +63,7 @@ private:
 };
 
 Preview preview_of(const Content &content);
+
+using RabbitConfig = PeerConfig<RabbitOptions, MessageMaker>;
 
 }  // namespace outbox::rabbitmq

@@ -45,13 +45,9 @@ Template parse_routing_key(const std::string &name, const std::string &value) {
 
 void check_placements(const std::vector<Placement> &placements) {
   for (const Placement &placement : placements) {
-    if (placement.place == Place::Partition)
-      throw BadInput(OB_BAD_VALUE, HEADERS, "a message has no partition",
-                     "Option \"headers\" names a column that is the partition.",
-                     "Place it in a header, or in option \"routing_key\".");
     if (placement.place == Place::Header &&
         (placement.alias.size() > longest_short_string || routes(placement.alias)))
-      throw BadInput(OB_BAD_VALUE, HEADERS, "\"" + clean_text(shortened(placement.alias)) + "\" cannot be a header",
+      throw BadInput(OB_BAD_VALUE, HEADERS, shown_name(placement.alias) + " cannot be a header",
                      "Names have at most 255 bytes, and RabbitMQ takes CC and BCC as routing keys.",
                      "Give the column another alias: column:header:alias.");
   }
@@ -93,16 +89,9 @@ const OptionTable<RabbitOptions> &RabbitOptions::table() {
 }
 
 void RabbitOptions::check_mapping(const Options &mapping) {
-  auto given = [&](OptionName name) { return find_option(mapping, name); };
-  auto required = [](OptionName name, OptionName with, const char *detail) {
-    throw BadInput(OB_MISSING_OPTION, name,
-                   "option \"" + std::string(name) + "\" is required with \"" + with.text + "\"", detail);
-  };
-  if (given(USER) && !given(PASSWORD))
-    required(PASSWORD, USER, "The broker asks for both.");
-  if (given(PASSWORD) && !given(USER))
-    required(USER, PASSWORD, "The broker asks for both.");
-  if (!certificate_pem.empty() && !given(USER))
+  require_with(mapping, PASSWORD, USER);
+  require_with(mapping, USER, PASSWORD);
+  if (!certificate_pem.empty() && !find_option(mapping, USER))
     user.clear();
 }
 
@@ -112,6 +101,7 @@ void RabbitOptions::check_server(const Options &server) const {
                    "A message is published to an exchange.",
                    "Example: OPTIONS (exchange 'events'). The default exchange is the empty text.");
   check_format(server);
+  refuse_partition("a message", ROUTING_KEY);
   check_placements(placements);
 }
 

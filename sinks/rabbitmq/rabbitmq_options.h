@@ -8,12 +8,12 @@
 
 #include "delivery/formats/format_options.h"
 #include "delivery/net/connect_options.h"
+#include "delivery/options/message_size.h"
 #include "delivery/options/template.h"
 
 namespace outbox::rabbitmq {
 
-inline constexpr OptionName EXCHANGE{"exchange"}, ROUTING_KEY{"routing_key"}, MAX_MESSAGE_BYTES{"max_message_bytes"},
-    MANDATORY{"mandatory"};
+inline constexpr OptionName EXCHANGE{"exchange"}, ROUTING_KEY{"routing_key"}, MANDATORY{"mandatory"};
 
 /* AMQP writes the length of names in one byte. */
 constexpr size_t longest_short_string = 255;
@@ -25,7 +25,14 @@ inline bool routes(std::string_view header) {
 
 /* Immutable once it is parsed. */
 struct RabbitOptions : ConnectOptions, FormatOptions {
-  RabbitOptions() : ConnectOptions({"broker", "5672", "5671"}) {}
+  RabbitOptions()
+      : ConnectOptions({.noun = "broker",
+                        .port = "5672",
+                        .tls_port = "5671",
+                        .answered = "confirmed",
+                        .message = "message",
+                        .any_target = "exchange \"",
+                        .target_works = "takes messages again"}) {}
 
   std::optional<Template> exchange; /* there is one */
   Template routing_key = Template::parse(ROUTING_KEY, "${aggregate_type}.${event_type}");

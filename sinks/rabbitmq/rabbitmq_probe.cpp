@@ -8,19 +8,12 @@
 namespace outbox::rabbitmq {
 namespace {
 
-class RabbitProbe : PeerProbe {
+class RabbitProbe final : public PeerProbe<RabbitConfig, Connection> {
 public:
-  RabbitProbe(const RabbitConfig &config, Probe &probe) : PeerProbe(config.options, probe), config_(config) {}
-
-  void run() {
-    PeerProbe::run<Connection>(config_.options, [this](Connection &connection, const Deadline &deadline) {
-      if (has_exchange(connection, deadline))
-        probe_.can_deliver();
-    });
-  }
+  using PeerProbe::PeerProbe;
 
 private:
-  bool has_exchange(Connection &connection, const Deadline &deadline) {
+  bool ask() override {
     const std::string exchange = config_.maker.exchange_glob();
     if (config_.maker.exchange_varies() || exchange.empty()) {
       probe_.passed("exchange", exchange.empty() ? "the default exchange is always there"
@@ -31,8 +24,8 @@ private:
     declare.exchange = as_bytes(exchange);
     declare.type = amqp_cstring_bytes("direct");
     declare.passive = 1;
-    connection.send(asking, AMQP_EXCHANGE_DECLARE_METHOD, &declare);
-    amqp_frame_t frame = connection.wait_method(asking, deadline, "exchange");
+    connection_->send(asking, AMQP_EXCHANGE_DECLARE_METHOD, &declare);
+    amqp_frame_t frame = connection_->wait_method(asking, deadline(), "exchange");
     if (as<amqp_exchange_declare_ok_t>(frame)) {
       probe_.passed("exchange", "\"" + exchange + "\" is there");
       return true;
@@ -44,8 +37,6 @@ private:
       probe_.failed("exchange", "the broker answers the question for \"" + exchange + "\" with another method");
     return false;
   }
-
-  const RabbitConfig &config_;
 };
 
 }  // namespace

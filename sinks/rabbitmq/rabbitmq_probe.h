@@ -2,7 +2,7 @@
 #pragma once
 
 #include "delivery/engine/probe.h"
-#include "rabbitmq_config.h"
+#include "rabbitmq_message.h"
 
 namespace outbox::rabbitmq {
 

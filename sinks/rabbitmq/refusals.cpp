@@ -10,8 +10,6 @@
 
 namespace outbox::rabbitmq {
 
-/* How the texts below begin. */
-static constexpr const char *any_target = "exchange \"";
 static constexpr size_t most_exchanges = 10'000; /* that are known to exist */
 
 /* The start of every text about an exchange: deferred events are found by it when the exchange is there. */
@@ -19,8 +17,8 @@ static std::string about_exchange(const std::string &exchange) {
   return "exchange " + in_quotes(exchange) + " ";
 }
 
-/* The same for a target. No exchange and no routing key has the separator within: both are texts of PostgreSQL. */
-static std::string about_target(const std::string &target) {
+/* No exchange and no routing key has the separator within: both are texts of PostgreSQL. */
+std::string Publisher::about(const std::string &target) const {
   const size_t end = target.find('\0');
   return "exchange " + in_quotes(target.substr(0, end)) + ", routing key " + in_quotes(target.substr(end + 1)) + " ";
 }
@@ -63,10 +61,10 @@ void Publisher::on_asked(bool there) {
     if (exchanges_.accepted(exchange)) {
       reporter_->log(OB_LOG_INFO, about_exchange(exchange) + "is there");
       reporter_->resumed(about_exchange(exchange));
-      report_refusals();
+      report_problem(problem());
     }
   } else if (exchanges_.refused(exchange, missing_text(exchange), OB_REASON_TOPIC, true, Clock::now())) {
-    report_refusals();
+    report_problem(problem());
   }
   end_waiting(exchange, there);
   ask_next();
@@ -93,29 +91,27 @@ void Publisher::defer_missing(uint64_t serial, const std::string &exchange) {
 // ---- routing keys ----
 
 void Publisher::on_target_passed(const Unconfirmed &message) {
-  if (targets_.any() &&
-      targets_.passed(target_of(message.exchange, message.routing_key), message.counted, received_at_))
-    reporter_->resumed(any_target);
+  if (targets_.any())
+    passed(target_of(message.exchange, message.routing_key), message.counted);
 }
 
 void Publisher::on_target_refused(const Unconfirmed &message, const std::string &why, ob_reason reason) {
-  const std::string target = target_of(message.exchange, message.routing_key);
-  const std::string text = about_target(target) + why;
-  const Time now = Clock::now();
-  if (targets_.refused(target, text, reason, message.counted, now))
-    report_refusals();
-  queue_.fail(message.serial, Outcome::Deferred, text, reason, targets_.wait(target, now, message.counted).count());
+  refuse(message.serial, target_of(message.exchange, message.routing_key), why, reason, message.counted);
 }
 
-void Publisher::look_at_targets() {
-  const Time now = Clock::now();
-  const RefusedTargets::News exchanges = exchanges_.look(now), news = targets_.look(now);
-  if (report_targets(news, about_target, any_target, "takes messages again") || exchanges.forgotten)
-    report_refusals();
+void Publisher::on_target_ended(const Unconfirmed &message) {
+  if (message.counted)
+    targets_.ended(target_of(message.exchange, message.routing_key), true);
 }
 
-void Publisher::report_refusals() {
-  warn_degraded(exchanges_.any() ? exchanges_.summary() : targets_.summary());
+void Publisher::send() {
+  PeerSender::send();
+  if (exchanges_.look(Clock::now()).forgotten)
+    report_problem(problem());
+}
+
+std::string Publisher::problem() const {
+  return exchanges_.any() ? exchanges_.summary() : targets_.summary();
 }
 
 }  // namespace outbox::rabbitmq

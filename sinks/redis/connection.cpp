@@ -32,15 +32,10 @@ Reply Connection::next() {
 }
 
 Reply Connection::ask(const Command &command, const Deadline &deadline, const char *step) {
+  Reply reply;
   out_ += command.bytes();
-  for (;;) {
-    deadline.check(step, peer());
-    flush();
-    if (Reply reply = next())
-      return reply;
-    if (!receive())
-      deadline.wait(fd(), events(), step, peer());
-  }
+  wait_for(reader_, deadline, step, [&] { return static_cast<bool>(reply = next()); });
+  return reply;
 }
 
 void Connection::connect(const Host &host, const Deadline &deadline) {

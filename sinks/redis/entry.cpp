@@ -38,9 +38,7 @@ void EntryMaker::make(const ob_event &event, Entry &entry) const {
                    "Change that option, or what the event has for it.");
   format_->write(event, record);
 
-  std::string_view content_type = event.content_type.len > 0 ? view(event.content_type)
-                                  : event.payload_is_bytes   ? "application/octet-stream"
-                                                             : "application/json";
+  std::string_view content_type = media_type(event);
   for (const ob_header &header : record.headers)
     if (view(header.name) == "content-type" && header.value.data)
       content_type = view(header.value);

@@ -52,18 +52,12 @@ const OptionTable<RedisOptions> &RedisOptions::table() {
 }
 
 void RedisOptions::check_mapping(const Options &mapping) const {
-  if (find_option(mapping, USER) && password.empty())
-    throw BadInput(OB_MISSING_OPTION, PASSWORD, "option \"password\" is required with \"user\"",
-                   "The server asks for both.");
+  require_with(mapping, PASSWORD, USER);
 }
 
 void RedisOptions::check_server(const Options &server) const {
   check_format(server);
-  for (const Placement &placement : placements)
-    if (placement.place == Place::Partition)
-      throw BadInput(OB_BAD_VALUE, HEADERS, "an entry has no partition",
-                     "Option \"headers\" names a column that is the partition.",
-                     "Place it in a header, or in option \"stream\".");
+  refuse_partition("an entry", STREAM);
   if (wait_replicas == 0)
     refuse_without_meaning(server, WAIT_TIMEOUT, "The sink waits for no replicas: set wait_replicas.");
 }

@@ -7,16 +7,24 @@
 
 #include "delivery/formats/format_options.h"
 #include "delivery/net/connect_options.h"
+#include "delivery/options/message_size.h"
 #include "delivery/options/template.h"
 
 namespace outbox::redis {
 
 inline constexpr OptionName STREAM{"stream"}, MAXLEN{"maxlen"}, WAIT_REPLICAS{"wait_replicas"},
-    WAIT_TIMEOUT{"wait_timeout"}, MAX_MESSAGE_BYTES{"max_message_bytes"};
+    WAIT_TIMEOUT{"wait_timeout"};
 
 /* Immutable once it is parsed. */
 struct RedisOptions : ConnectOptions, FormatOptions {
-  RedisOptions() : ConnectOptions({"server", "6379", "6379"}) {}
+  RedisOptions()
+      : ConnectOptions({.noun = "server",
+                        .port = "6379",
+                        .tls_port = "6379",
+                        .answered = "replied",
+                        .message = "command",
+                        .any_target = "stream ",
+                        .target_works = "can be written"}) {}
 
   Template stream = Template::parse(STREAM, "outbox.event.${aggregate_type}");
   std::optional<int64_t> maxlen;

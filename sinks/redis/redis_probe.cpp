@@ -12,26 +12,20 @@
 namespace outbox::redis {
 namespace {
 
-class RedisProbe : PeerProbe {
+class RedisProbe final : public PeerProbe<RedisConfig, Connection> {
 public:
-  RedisProbe(const RedisConfig &config, Probe &probe) : PeerProbe(config.options, probe), config_(config) {}
-
-  void run() {
-    PeerProbe::run<Connection>(config_.options, [this](Connection &connection, const Deadline &deadline) {
-      connection_ = &connection;
-      deadline_ = &deadline;
-      bool good = check_stream();
-      good &= check_replicas();
-      report_durability();
-      report_eviction();
-      if (good)
-        probe_.can_deliver();
-    });
-  }
+  using PeerProbe::PeerProbe;
 
 private:
+  bool ask() override {
+    const bool has_stream = check_stream(), has_replicas = check_replicas();
+    report_durability();
+    report_eviction();
+    return has_stream && has_replicas;
+  }
+
   Reply ask(const std::vector<std::string_view> &words, const char *step) {
-    return connection_->ask(Command(words), *deadline_, step);
+    return connection_->ask(Command(words), deadline(), step);
   }
 
   bool check_stream() {
@@ -105,10 +99,6 @@ private:
                     "maxmemory-policy is " + peer_text(policy) + ": at maxmemory the server deletes whole streams",
                     "Set it to noeviction, so that events wait instead.");
   }
-
-  const RedisConfig &config_;
-  Connection *connection_ = nullptr; /* while it is asked */
-  const Deadline *deadline_ = nullptr;
 };
 
 }  // namespace

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "delivery/engine/probe.h"
-#include "redis_config.h"
+#include "entry.h"
 
 namespace outbox::redis {
 

@@ -9,17 +9,14 @@
 
 namespace outbox::redis {
 
-std::string Writer::about_stream(const std::string &stream) {
-  return any_stream + in_quotes(stream) + " ";
+std::string Writer::about(const std::string &stream) const {
+  return "stream " + in_quotes(stream) + " ";
 }
 
-void Writer::read() {
-  for (int n = 0; n < PeerConnection::reads_in_turn && connection_->receive(); n++) {
-    while (Reply reply = connection_->next()) {
-      on_reply(*reply);
-      stall_detector_.on_acknowledgement(Clock::now()); /* a part of one is none */
-    }
-    succeed(queue_, acknowledged_);
+void Writer::on_received() {
+  while (Reply reply = connection_->next()) {
+    on_reply(*reply);
+    stall_detector_.on_acknowledgement(received_at_); /* a part of one is none */
   }
 }
 
@@ -46,7 +43,7 @@ void Writer::on_reply(const redisReply &reply) {
 void Writer::on_stored(Sent sent, std::string_view id) {
   if (last_entry_.stream == sent.stream && last_entry_.id == id)
     throw PeerError("connect", OB_REASON_BROKER,
-                    "the server " + connection_->peer() + " gives two entries of " + about_stream(sent.stream) +
+                    "the server " + connection_->peer() + " gives two entries of " + about(sent.stream) +
                         "the same id",
                     "is there something between that repeats its replies?");
   last_entry_.stream = sent.stream;
@@ -54,30 +51,24 @@ void Writer::on_stored(Sent sent, std::string_view id) {
   if (queue_.keeps_acknowledgements())
     queue_.acknowledged(sent.serial, "entry " + std::string(id));
   (config_->options.wait_replicas > 0 ? stored_ : acknowledged_).push_back(sent.serial);
-  if (streams_.any() && streams_.passed(sent.stream, sent.counted, Clock::now()))
-    reporter_->resumed(any_stream);
+  passed(sent.stream, sent.counted);
 }
 
 void Writer::on_replicas(uint64_t replicas) {
   if (replicas >= config_->options.wait_replicas) {
     acknowledged_.insert(acknowledged_.end(), stored_.begin(), stored_.end());
     stored_.clear();
-    if (!blocked_.empty()) {
-      blocked_.clear();
-      report_up();
-    }
+    unblock();
     return;
   }
   if (waits_in_flight_ == 0)
     ask_replicas(Why::Reply);
   if (!blocked_.empty())
     return;
-  blocked_ = "only " + std::to_string(replicas) + " of " + std::to_string(config_->options.wait_replicas) +
-             (replicas == 1 ? " replicas has" : " replicas have") + " the last entries after " +
-             std::to_string(config_->options.wait_timeout.count()) + " ms: start replicas of " + connection_->peer() +
-             ", or lower option wait_replicas";
-  report_down(blocked_, OB_REASON_BROKER);
-  queue_.halt(blocked_);
+  block("only " + std::to_string(replicas) + " of " + std::to_string(config_->options.wait_replicas) +
+        (replicas == 1 ? " replicas has" : " replicas have") + " the last entries after " +
+        std::to_string(config_->options.wait_timeout.count()) + " ms: start replicas of " + connection_->peer() +
+        ", or lower option wait_replicas");
 }
 
 void Writer::on_refused(Sent sent, std::string_view said) {
@@ -86,7 +77,7 @@ void Writer::on_refused(Sent sent, std::string_view said) {
     throw PeerError("connect", error.reason, "the server " + connection_->peer() + " refuses entries: " + error.text);
   switch (error.fault) {
   case Fault::Stream:
-    refuse_stream(sent, error);
+    refuse(sent.serial, sent.stream, "cannot be written: " + error.text, error.reason, sent.counted);
     return;
   case Fault::Event:
     queue_.refuse(sent.serial, "the server refuses the entry: " + error.text, error.reason);
@@ -96,20 +87,11 @@ void Writer::on_refused(Sent sent, std::string_view said) {
     break;
   case Fault::Unknown:
   case Fault::Host:
-    queue_.fail(sent.serial, Outcome::RetryBlameSink,
-                about_stream(sent.stream) + "was refused an entry: " + error.text, error.reason);
+    queue_.fail(sent.serial, Outcome::RetryBlameSink, about(sent.stream) + "was refused an entry: " + error.text,
+                error.reason);
     break;
   }
-  streams_.ended(sent.stream, sent.counted);
-}
-
-void Writer::refuse_stream(const Sent &sent, const ServerError &error) {
-  const std::string problem = about_stream(sent.stream) + "cannot be written: " + error.text;
-  const Time now = Clock::now();
-  if (streams_.refused(sent.stream, problem, error.reason, sent.counted, now))
-    warn_degraded(streams_.summary());
-  queue_.fail(sent.serial, Outcome::Deferred, problem, error.reason,
-              streams_.wait(sent.stream, now, sent.counted).count());
+  targets_.ended(sent.stream, sent.counted);
 }
 
 }  // namespace outbox::redis

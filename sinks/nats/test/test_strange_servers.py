@@ -8,6 +8,7 @@ from outbox_rig.kind_fixtures import (a_flood_ends_with_its_sink, a_flood_fills_
                                       only_the_event_that_breaks_the_connection_fails, the_machine_itself_is_refused)
 
 from strange_server import INFO, StrangeServer, message
+from streams import Stream
 from test_connections import probe
 from test_delivery import sinks
 from test_failures import state_is
@@ -73,6 +74,20 @@ def test_a_status_is_no_acknowledgement(db):
         db.enqueue("Order", "1")
         wait_until(lambda: db.sink("state", "nats") == ("degraded",), 30, sinks(db))
         assert "no stream" in db.sink("last_error", "nats")[0] and db.pending() == 1
+
+
+def test_a_server_that_takes_logins_and_no_messages(db, server, name):
+    """It closes each connection at the first message: the next server of the list is tried."""
+    def hangs_up(_subject: bytes, _reply: bytes) -> bytes:
+        raise ValueError
+
+    stream = Stream(server, name)
+    with StrangeServer(hangs_up) as strange:
+        db.nats_sink("nats", server, subject=f"{name}.${{event_type}}", hosts=f"127.0.0.1:{strange.port}, 127.0.0.1:{server.port}")
+        for n in range(10):
+            db.enqueue("Order", str(n), event_type="made")
+        wait_until(lambda: db.pending() == 0, 60, sinks(db))
+        assert strange.messages > 0 and len(stream.read(10)) == 10
 
 
 OWN_ERRORS = {10111: b"rollup not permitted", 10071: b"wrong last sequence: 7", 10165: b"invalid per-message TTL"}

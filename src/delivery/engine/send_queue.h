@@ -7,7 +7,7 @@
  * message gets through: nothing is started until the main thread has fetched the failures and returned what is
  * queued.
  *
- * A Message has the members `ticket`, `key_hash` and `position` of its event, and size(): the bytes that it occupies.
+ * A Message has the members of QueuedEvent, and size(): the bytes that it occupies.
  */
 #pragma once
 
@@ -28,6 +28,14 @@
 #include "delivery/engine/sink.h"
 
 namespace outbox {
+
+/* What the queue must know of a message's event. */
+struct QueuedEvent {
+  uint64_t ticket, key_hash;
+  int64_t position;
+  explicit QueuedEvent(const ob_event &event)
+      : ticket(event.ticket), key_hash(event.key_hash), position(event.position) {}
+};
 
 template <class Message> class SendQueue {
 public:

@@ -24,12 +24,6 @@ constexpr std::string_view set_here[] = {"specversion", "id",          "source",
                                          "subject",     "time",        "datacontenttype", "partitionkey",
                                          "sequence",    "traceparent", "tracestate",      "data"};
 
-std::string_view media_type(const ob_event &event) {
-  if (event.content_type.len > 0)
-    return view(event.content_type);
-  return event.payload_is_bytes ? "application/octet-stream" : "application/json";
-}
-
 bool is_hex(std::string_view text) {
   return std::all_of(text.begin(), text.end(),
                      [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });

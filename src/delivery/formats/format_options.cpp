@@ -79,6 +79,14 @@ void FormatOptions::check_format(const Options &server) const {
                    "Set value_format, or place the column in a header.");
 }
 
+void FormatOptions::refuse_partition(const char *what, OptionName instead) const {
+  for (const Placement &placement : placements)
+    if (placement.place == Place::Partition)
+      throw BadInput(OB_BAD_VALUE, HEADERS, std::string(what) + " has no partition",
+                     "Option \"headers\" names a column that is the partition.",
+                     std::string("Place it in a header, or in option \"") + instead.text + "\".");
+}
+
 bool FormatOptions::sends_empty_payload() const {
   return format == Format::CloudEvents || format == Format::Structured || tombstone_on_empty_payload;
 }

@@ -31,6 +31,10 @@ struct FormatOptions {
   static std::vector<Row<FormatOptions>> rows();
   /* Throws BadInput for options of the server that have no effect together. */
   void check_format(const Options &server) const;
+  /* Throws BadInput if a column is to be the partition: `what`, such as "a message", has none; `instead` is an
+   * option.
+   */
+  void refuse_partition(const char *what, OptionName instead) const;
   std::unique_ptr<const RecordFormat> make() const;
   /* Whether an event without a payload is sent as a record, which may have no value. */
   bool sends_empty_payload() const;

@@ -5,6 +5,13 @@
 
 namespace outbox {
 
+/* The media type of the payload. */
+inline std::string_view media_type(const ob_event &event) {
+  if (event.content_type.len > 0)
+    return view(event.content_type);
+  return event.payload_is_bytes ? "application/octet-stream" : "application/json";
+}
+
 class RecordFormat {
 public:
   virtual ~RecordFormat() = default;

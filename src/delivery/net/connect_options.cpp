@@ -81,6 +81,13 @@ void ConnectOptions::complete_connection(const Options &server, Owner owner) {
       refuse_without_meaning(server, name, "The connection has no TLS: set tls 'true'.");
 }
 
+void ConnectOptions::require_with(const Options &mapping, OptionName name, OptionName with) const {
+  if (find_option(mapping, with) && !find_option(mapping, name))
+    throw BadInput(OB_MISSING_OPTION, name,
+                   std::string("option \"") + name.text + "\" is required with \"" + with.text + "\"",
+                   std::string("The ") + words.noun + " asks for both.");
+}
+
 void ConnectOptions::check_certificate_is_used() const {
   if (!certificate_pem.empty() && !tls)
     throw BadInput(OB_BAD_VALUE, SSL_CERTIFICATE_PEM, "option \"ssl_certificate_pem\" has no effect without TLS",

@@ -25,15 +25,19 @@ struct Host {
   std::string text() const { return (name.find(':') == name.npos ? name : "[" + name + "]") + ":" + port; }
 };
 
-/* How texts name the peer, and its usual ports. */
+/* How texts name the peer and what it does, and its usual ports. */
 struct PeerWords {
   const char *noun; /* "broker", "server" */
   const char *port, *tls_port;
+  const char *answered;     /* "confirmed" */
+  const char *message;      /* "message": what it answers */
+  const char *any_target;   /* how each text about a target of messages begins: "stream " */
+  const char *target_works; /* of a target that was refused: "can be written" */
 };
 
 /* Immutable once it is parsed. */
 struct ConnectOptions : ClientCertificate {
-  explicit ConnectOptions(const PeerWords &of = {"peer", "", ""}) : words(of) {}
+  explicit ConnectOptions(const PeerWords &of = {}) : words(of) {}
 
   PeerWords words;
   std::vector<Host> hosts;
@@ -49,6 +53,8 @@ struct ConnectOptions : ClientCertificate {
    * check_mapping(mapping), which check together what the table has read. `mapping` may be null. Throw BadInput. */
   template <class Kind> static Kind parse(const Options &server, const Options *mapping, Owner owner);
   template <class Kind> static void read_mapping(const Options &mapping, Kind &made);
+  /* Of check_mapping(): throws BadInput if the mapping has `with`, and not `name`. */
+  void require_with(const Options &mapping, OptionName name, OptionName with) const;
 
   bool leaves_this_machine() const;
   std::vector<Advice> advise(const Options &server) const;

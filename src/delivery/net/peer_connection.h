@@ -50,6 +50,21 @@ protected:
     return !bytes.empty();
   }
 
+  /* Sends and reads until next() returns true, which takes what reader.add() was given. Throws PeerError or
+   * Cancelled.
+   */
+  template <class Reader, class Next>
+  void wait_for(Reader &reader, const Deadline &deadline, const char *step, Next next) {
+    for (;;) {
+      deadline.check(step, peer());
+      flush();
+      if (next())
+        return;
+      if (!receive_into(reader))
+        deadline.wait(fd(), events(), step, peer());
+    }
+  }
+
   void passed(const char *step, std::string fact, std::string hint = {}) {
     if (listener_)
       listener_(step, std::move(fact), std::move(hint));

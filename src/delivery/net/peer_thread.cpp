@@ -58,30 +58,18 @@ void PeerThread::report_up() {
   }
 }
 
-bool PeerThread::report_degraded(std::string problem) {
-  if (problem == degraded_)
-    return false;
-  degraded_ = problem;
-  reporter_->degraded(std::move(problem));
-  return true;
+void PeerThread::message_was_acknowledged() {
+  doubted_ = false;
+  report_up();
 }
 
-void PeerThread::warn_degraded(const std::string &problem) {
-  if (report_degraded(problem) && !problem.empty())
+void PeerThread::report_problem(const std::string &problem) {
+  if (problem == problem_)
+    return;
+  problem_ = problem;
+  reporter_->degraded(problem);
+  if (!problem.empty())
     reporter_->log(OB_LOG_WARNING, problem);
-}
-
-bool PeerThread::report_targets(const RefusedTargets::News &news,
-                                const std::function<std::string(const std::string &)> &about, const char *any,
-                                const char *again) {
-  for (const std::string &target : news.healthy)
-    reporter_->log(OB_LOG_INFO, about(target) + again);
-  if (news.all_wanted)
-    reporter_->resumed(any);
-  else
-    for (const std::string &target : news.wanted)
-      reporter_->resumed(about(target));
-  return !news.healthy.empty() || news.forgotten;
 }
 
 void PeerThread::wait_until(Time at, const EventFd &wake, const PeerConnection *connection) {
