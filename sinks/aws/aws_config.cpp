@@ -2,6 +2,7 @@
 #include "aws_config.h"
 
 #include "delivery/options/common_options.h"
+#include "delivery/options/message_size.h"
 #include "request.h"
 
 namespace outbox::aws_sink {
@@ -42,17 +43,15 @@ std::vector<Advice> advise_aws(const AwsConfig &config, const Options &server) {
   return found;
 }
 
-BadInput AwsConfig::too_large(size_t size) const {
-  return {OB_TOO_LARGE, "max_message_bytes", "event is too large for a message of AWS",
-          "With its attributes it has " + std::to_string(size) + " bytes, and at most " +
-              std::to_string(max_message_bytes) + " are allowed.",
-          "Send a reference to the data, or raise option \"max_message_bytes\" of the sink as far as the target "
-          "allows."};
+void AwsConfig::check_size(size_t size) const {
+  check_message_size(size, max_message_bytes,
+                     {"a message of AWS", "With its attributes it has",
+                      "Send a reference to the data, or raise option \"max_message_bytes\" of the sink as far as the "
+                      "target allows."});
 }
 
 void AwsConfig::check_event(const ob_event &event) const {
-  if (size_t size = maker.check(event); size > max_message_bytes)
-    throw too_large(size);
+  check_size(maker.check(event));
 }
 
 Preview AwsConfig::preview(const ob_event &event, int64_t /*now*/) const {

@@ -18,7 +18,7 @@ public:
   Preview preview(const ob_event &event, int64_t now) const override;
   std::chrono::milliseconds longest_delay() const override { return max_pause; }
 
-  BadInput too_large(size_t size) const;
+  void check_size(size_t size) const; /* throws BadInput */
 
   const MessageMaker maker;
   std::shared_ptr<const aws::CredentialSource> credentials; /* null without the user mapping */

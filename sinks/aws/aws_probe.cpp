@@ -80,10 +80,10 @@ private:
       if (config_.target.may_be_void())
         return failed("target",
                       "it is not known whether " + name + " is there, and AWS drops events for a bus that is not",
-                      std::string("Allow ") + right_to_ask(config_.target.service) + ".");
+                      std::string("Allow ") + config_.target.words().right_to_ask + ".");
       probe_.passed("target", "the sink's identity may not ask whether " + name + " is there",
                     std::string("Events need no right to ask; for this check allow ") +
-                        right_to_ask(config_.target.service) + ".");
+                        config_.target.words().right_to_ask + ".");
       return true;
     }
     probe_.passed("target", name + " is there");

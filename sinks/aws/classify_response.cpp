@@ -10,83 +10,31 @@
 #include <charconv>
 
 #include "delivery/base/clean_text.h"
+#include "delivery/base/text.h"
 
 namespace outbox::aws_sink {
 namespace {
 
-struct Known {
-  std::string_view code;
-  Cause cause;
-};
-
 /* Codes without the suffix "Exception" or "Error". */
-constexpr Known known[] = {
-    {"Throttling", Cause::Throttled},
-    {"Throttled", Cause::Throttled},
-    {"RequestThrottled", Cause::Throttled},
-    {"TooManyRequests", Cause::Throttled},
-    {"RequestLimitExceeded", Cause::Throttled},
-    {"BandwidthLimitExceeded", Cause::Throttled},
-    {"SlowDown", Cause::Throttled},
-    {"PriorRequestNotComplete", Cause::Throttled},
-    {"KMSThrottling", Cause::Throttled},
-    {"KmsThrottled", Cause::Throttled},
-    {"RequestTimeTooSkewed", Cause::Clock},
-    {"RequestInTheFuture", Cause::Clock},
-    {"RequestExpired", Cause::Clock},
-    {"ExpiredToken", Cause::Expired},
-    {"InvalidClientTokenId", Cause::Credentials},
-    {"UnrecognizedClient", Cause::Credentials},
-    {"InvalidAccessKeyId", Cause::Credentials},
-    {"SignatureDoesNotMatch", Cause::Credentials},
-    {"InvalidSignature", Cause::Credentials},
-    {"IncompleteSignature", Cause::Credentials},
-    {"MissingAuthenticationToken", Cause::Credentials},
-    {"InvalidSecurity", Cause::Credentials},
-    {"InvalidToken", Cause::Credentials},
-    {"AuthFailure", Cause::Credentials},
-    {"AccessDenied", Cause::Denied},
-    {"Authorization", Cause::Denied},
-    {"NotAuthorized", Cause::Denied},
-    {"OptInRequired", Cause::Denied},
-    {"NotAuthorizedForSource", Cause::Denied},
-    {"NotAuthorizedForDetailType", Cause::Denied},
-    {"KMSAccessDenied", Cause::Denied},
-    {"KMSDisabled", Cause::Denied},
-    {"KMSInvalidState", Cause::Denied},
-    {"KMSNotFound", Cause::Denied},
-    {"KMSOptInRequired", Cause::Denied},
-    {"KmsAccessDenied", Cause::Denied},
-    {"KmsDisabled", Cause::Denied},
-    {"KmsInvalidKeyUsage", Cause::Denied},
-    {"KmsInvalidState", Cause::Denied},
-    {"KmsNotFound", Cause::Denied},
-    {"KmsOptInRequired", Cause::Denied},
-    {"QueueDoesNotExist", Cause::Missing},
-    {"NonExistentQueue", Cause::Missing},
-    {"QueueDeletedRecently", Cause::Missing},
-    {"InvalidAddress", Cause::Missing},
-    {"NotFound", Cause::Missing},
-    {"ResourceNotFound", Cause::Missing},
-    {"InvalidMessageContents", Cause::Message},
-    {"InvalidParameterValue", Cause::Message},
-    {"InvalidParameter", Cause::Message},
-    {"ParameterValueInvalid", Cause::Message},
-    {"InvalidAttributeValue", Cause::Message},
-    {"InvalidAttributeName", Cause::Message},
-    {"InvalidArgument", Cause::Message},
-    {"MissingParameter", Cause::Message},
-    {"MalformedDetail", Cause::Message},
-    {"BatchRequestTooLong", Cause::Message},
-    {"Validation", Cause::Message},
-    {"Serialization", Cause::Message},
-    {"UnsupportedOperation", Cause::Message},
-    {"InternalFailure", Cause::ServiceError},
-    {"InternalServer", Cause::ServiceError},
-    {"Internal", Cause::ServiceError},
-    {"ServiceUnavailable", Cause::ServiceError},
-    {"Unavailable", Cause::ServiceError},
-    {"RequestTimeout", Cause::ServiceError},
+constexpr std::pair<Cause, const char *> known[] = {
+    {Cause::Throttled,
+     "Throttling Throttled RequestThrottled TooManyRequests RequestLimitExceeded BandwidthLimitExceeded "
+     "SlowDown PriorRequestNotComplete KMSThrottling KmsThrottled"},
+    {Cause::Clock, "RequestTimeTooSkewed RequestInTheFuture RequestExpired"},
+    {Cause::Expired, "ExpiredToken"},
+    {Cause::Credentials,
+     "InvalidClientTokenId UnrecognizedClient InvalidAccessKeyId SignatureDoesNotMatch InvalidSignature "
+     "IncompleteSignature MissingAuthenticationToken InvalidSecurity InvalidToken AuthFailure"},
+    {Cause::Denied,
+     "AccessDenied Authorization NotAuthorized OptInRequired NotAuthorizedForSource "
+     "NotAuthorizedForDetailType KMSAccessDenied KMSDisabled KMSInvalidState KMSNotFound KMSOptInRequired "
+     "KmsAccessDenied KmsDisabled KmsInvalidKeyUsage KmsInvalidState KmsNotFound KmsOptInRequired"},
+    {Cause::Missing,
+     "QueueDoesNotExist NonExistentQueue QueueDeletedRecently InvalidAddress NotFound ResourceNotFound"},
+    {Cause::Message, "InvalidMessageContents InvalidParameterValue InvalidParameter ParameterValueInvalid "
+                     "InvalidAttributeValue InvalidAttributeName InvalidArgument MissingParameter MalformedDetail "
+                     "BatchRequestTooLong Validation Serialization UnsupportedOperation"},
+    {Cause::ServiceError, "InternalFailure InternalServer Internal ServiceUnavailable Unavailable RequestTimeout"},
 };
 
 std::string_view without_suffix(std::string_view code) {
@@ -99,73 +47,41 @@ std::string_view without_suffix(std::string_view code) {
   return code;
 }
 
+/* The sink's configuration, its identity or its target is wrong, so a user must act. */
+bool needs_a_user(Cause cause) {
+  return cause == Cause::Clock || cause == Cause::Expired || cause == Cause::Credentials || cause == Cause::Denied ||
+         cause == Cause::Missing;
+}
+
 ob_reason reason_of(Cause cause, long status) {
-  switch (cause) {
-  case Cause::Throttled:
+  if (needs_a_user(cause))
+    return cause == Cause::Missing ? OB_REASON_TOPIC : OB_REASON_AUTH;
+  if (cause == Cause::Throttled)
     return OB_REASON_RATE_LIMITED;
-  case Cause::Clock:
-  case Cause::Expired:
-  case Cause::Credentials:
-  case Cause::Denied:
-    return OB_REASON_AUTH;
-  case Cause::Missing:
-    return OB_REASON_TOPIC;
-  case Cause::Message:
+  if (cause == Cause::Message)
     return OB_REASON_INVALID;
-  case Cause::ServiceError:
-    return OB_REASON_HTTP_5XX;
-  case Cause::Unknown:
-    break;
-  }
-  return status >= 500 || status < 300 ? OB_REASON_HTTP_5XX : status < 400 ? OB_REASON_HTTP_3XX : OB_REASON_HTTP_4XX;
-}
-
-const char *service_name(Service service) {
-  return service == Service::Sqs ? "Amazon SQS" : service == Service::Sns ? "Amazon SNS" : "Amazon EventBridge";
-}
-
-const char *right(Service service) {
-  return service == Service::Sqs ? "sqs:SendMessage" : service == Service::Sns ? "sns:Publish" : "events:PutEvents";
+  return cause == Cause::ServiceError || status >= 500 || status < 300 ? OB_REASON_HTTP_5XX
+         : status < 400                                                ? OB_REASON_HTTP_3XX
+                                                                       : OB_REASON_HTTP_4XX;
 }
 
 /* Of one entry of an answer that is a success otherwise: the others show that the sink works. */
 Outcome outcome_of_entry(Cause cause, bool sender_fault) {
-  switch (cause) {
-  case Cause::Message:
-    return Outcome::Rejected;
-  case Cause::Throttled:
-    return Outcome::Deferred;
-  case Cause::Clock:
-  case Cause::Expired:
-  case Cause::Credentials:
-  case Cause::Denied:
-  case Cause::Missing:
+  if (needs_a_user(cause))
     return Outcome::Refused;
-  case Cause::ServiceError:
-    return Outcome::RetryBlameSink;
-  case Cause::Unknown:
-    break;
-  }
-  return sender_fault ? Outcome::Retry : Outcome::RetryBlameSink;
+  if (cause == Cause::Message)
+    return Outcome::Rejected;
+  if (cause == Cause::Throttled)
+    return Outcome::Deferred;
+  return cause == Cause::Unknown && sender_fault ? Outcome::Retry : Outcome::RetryBlameSink;
 }
 
 Outcome outcome_of_request(Cause cause, size_t n) {
-  switch (cause) {
-  case Cause::Message:
-    return n == 1 ? Outcome::Rejected : Outcome::Returned;
-  case Cause::Clock:
-  case Cause::Expired:
-  case Cause::Credentials:
-  case Cause::Denied:
-  case Cause::Missing:
-  case Cause::Throttled:
+  if (needs_a_user(cause) || cause == Cause::Throttled)
     return Outcome::SinkDown;
-  case Cause::ServiceError:
-    return Outcome::RetryBlameSink;
-  case Cause::Unknown:
-    break;
-  }
-  return Outcome::Refused;
+  if (cause == Cause::Message)
+    return n == 1 ? Outcome::Rejected : Outcome::Returned;
+  return cause == Cause::ServiceError ? Outcome::RetryBlameSink : Outcome::Refused;
 }
 
 Verdict failed(const Target &target, const Fault &fault, Cause cause, Outcome outcome) {
@@ -214,9 +130,10 @@ Cause cause_of(const Fault &fault) {
                     fault.message.find("Signature not yet current") != fault.message.npos))
     return Cause::Clock;
   std::string_view bare = without_suffix(fault.code);
-  for (const Known &each : known)
-    if (each.code == bare || each.code == fault.code)
-      return each.cause;
+  for (const auto &[cause, codes] : known)
+    for (std::string_view code : split(codes, ' '))
+      if (code == bare || code == fault.code)
+        return cause;
   if (fault.status == 429 || (fault.status == 503 && fault.code.empty()))
     return Cause::Throttled;
   if (fault.status == 413)
@@ -234,10 +151,11 @@ std::string remedy(Cause cause, const Target &target) {
   case Cause::Credentials:
     return "correct access_key_id and secret_access_key of the user mapping, or what credentials 'chain' finds";
   case Cause::Denied:
-    return std::string("allow ") + right(target.service) + " on " + target.name +
+    return std::string("allow ") + target.words().right + " on " + target.name +
            " to the sink's identity, and the use of the KMS key if it is encrypted with one";
   case Cause::Missing:
-    return "make " + target.name + " in region " + target.region + ", or correct option " + target.option().text;
+    return "make " + target.name + " in region " + target.region + ", or correct option " +
+           target.words().option.text;
   case Cause::Message:
   case Cause::Throttled:
   case Cause::ServiceError:
@@ -254,13 +172,7 @@ std::string fact_of(const Fault &fault, const Target &target) {
                          : peer_text(fault.code);
   if (!fault.message.empty())
     text += (text.empty() ? "" : ": ") + peer_text(fault.message);
-  return std::string(service_name(target.service)) + ": " + text;
-}
-
-const char *right_to_ask(Service service) {
-  return service == Service::Sqs   ? "sqs:GetQueueAttributes"
-         : service == Service::Sns ? "sns:GetTopicAttributes"
-                                   : "events:DescribeEventBus";
+  return std::string(target.words().service) + ": " + text;
 }
 
 bool BatchOutcome::all_sent() const {

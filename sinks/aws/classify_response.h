@@ -39,8 +39,6 @@ Cause cause_of(const Fault &fault);
 std::string remedy(Cause cause, const Target &target);
 /* "Amazon SQS: QueueDoesNotExist: The specified queue does not exist" */
 std::string fact_of(const Fault &fault, const Target &target);
-/* "sqs:GetQueueAttributes" */
-const char *right_to_ask(Service service);
 
 struct HttpReply {
   long status = 0;

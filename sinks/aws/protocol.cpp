@@ -14,8 +14,7 @@ static constexpr std::chrono::minutes known_for{1};
 
 HttpMessage Protocol::render(const ob_event &event) const {
   Entry entry = config_->maker.make(event);
-  if (entry.size > config_->max_message_bytes)
-    throw config_->too_large(entry.size);
+  config_->check_size(entry.size);
   HttpMessage message;
   message.parts = std::move(entry.fields);
   message.weight = entry.size;
@@ -50,7 +49,7 @@ bool Protocol::may_send(const HttpTransfer &answer) const {
   const bool denied = !fault.is_none() && cause_of(fault) == Cause::Denied;
   if (denied && std::exchange(may_ask_, false)) {
     const std::string unknown = "it is not known whether " + target.name +
-                                " is there, because the sink may not ask: allow " + right_to_ask(target.service) +
+                                " is there, because the sink may not ask: allow " + target.words().right_to_ask +
                                 "; AWS drops events for a bus that is not there";
     reporter_->log(OB_LOG_WARNING, unknown);
     reporter_->degraded(unknown);

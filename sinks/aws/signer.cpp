@@ -16,7 +16,7 @@ aws::Headers signed_headers(const Target &target, const Content &content, const 
   request.headers = content.headers;
   request.body = content.body;
   aws::Headers headers = content.headers;
-  for (auto &header : aws::sign(request, {target.region, target.signing_name()}, credentials, now))
+  for (auto &header : aws::sign(request, {target.region, target.words().signing_name}, credentials, now))
     headers.push_back(std::move(header));
   return headers;
 }

@@ -228,12 +228,11 @@ bool Target::may_be_void() const {
   return service == Service::EventBridge && id != "default" && !id.ends_with(":event-bus/default");
 }
 
-const char *Target::signing_name() const {
-  return service == Service::Sqs ? "sqs" : service == Service::Sns ? "sns" : "events";
-}
-
-OptionName Target::option() const {
-  return service == Service::Sqs ? QUEUE_URL : service == Service::Sns ? TOPIC_ARN : EVENT_BUS;
+const ServiceWords &Target::words() const {
+  static constexpr ServiceWords sqs{"Amazon SQS", "sqs", "sqs:SendMessage", "sqs:GetQueueAttributes", QUEUE_URL},
+      sns{"Amazon SNS", "sns", "sns:Publish", "sns:GetTopicAttributes", TOPIC_ARN},
+      event_bridge{"Amazon EventBridge", "events", "events:PutEvents", "events:DescribeEventBus", EVENT_BUS};
+  return service == Service::Sqs ? sqs : service == Service::Sns ? sns : event_bridge;
 }
 
 Target Target::of(const TargetOptions &options, bool allow_http) {

@@ -23,6 +23,14 @@ struct TargetOptions {
   static std::vector<Row<TargetOptions>> rows();
 };
 
+/* What is the same for all targets of a service. */
+struct ServiceWords {
+  const char *service;              /* "Amazon SQS" */
+  const char *signing_name;         /* in a signature */
+  const char *right, *right_to_ask; /* "sqs:SendMessage", "sqs:GetQueueAttributes" */
+  OptionName option;                /* that names the target */
+};
+
 /* Immutable once it is made. */
 struct Target {
   Service service = Service::Sqs;
@@ -35,10 +43,7 @@ struct Target {
 
   /* AWS acknowledges what is sent to a target that does not exist, and drops it. */
   bool may_be_void() const;
-  /* The service's name in a signature. */
-  const char *signing_name() const;
-  /* The option that names the target. */
-  OptionName option() const;
+  const ServiceWords &words() const;
 
   /* Throws BadInput. */
   static Target of(const TargetOptions &options, bool allow_http);

@@ -55,12 +55,11 @@ GrpcConfig::GrpcConfig(const Options &server, const Options *mapping) : knows_ma
 }
 
 void GrpcConfig::check_event(const ob_event &event) const {
-  if (size_t size = message_size(form, event); size > max_message_bytes)
-    throw BadInput(OB_TOO_LARGE, MAX_MESSAGE_BYTES, "event is too large for a gRPC message",
-                   "Its message has " + std::to_string(size) + " bytes, and at most " +
-                       std::to_string(max_message_bytes) + " are allowed.",
-                   "Raise option \"max_message_bytes\" of the sink and what the server receives, or send a reference "
-                   "to the data.");
+  check_message_size(
+      message_size(form, event), max_message_bytes,
+      {"a gRPC message", "Its message has",
+       "Raise option \"max_message_bytes\" of the sink and what the server receives, or send a reference "
+       "to the data."});
   (void)event_metadata(event);
 }
 

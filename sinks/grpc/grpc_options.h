@@ -5,11 +5,12 @@
 
 #include "delivery/http/http_headers.h"
 #include "delivery/http/http_peer.h"
+#include "delivery/options/message_size.h"
 #include "grpc_message.h"
 
 namespace outbox::grpc {
 
-inline constexpr OptionName METHOD{"method"}, MAX_MESSAGE_BYTES{"max_message_bytes"};
+inline constexpr OptionName METHOD{"method"};
 
 /* The size of the largest message that gRPC's libraries receive by default. */
 constexpr size_t default_max_message_bytes = 4'194'304;
