@@ -29,8 +29,9 @@ private:
 
   /* The answer to what has been written with this number, or the server's words that it is not allowed. */
   Operation answer(uint64_t number, const char *step) {
+    const Deadline by = deadline(); /* other messages do not prolong it */
     for (;;) {
-      Operation operation = connection_->wait_next(deadline(), step);
+      Operation operation = connection_->wait_next(by, step);
       if (operation.kind == Operation::Kind::Error ||
           (operation.kind == Operation::Kind::Message && connection_->number_of(operation.subject) == number))
         return operation;

@@ -134,6 +134,13 @@ def test_a_flood_before_the_login(db):
         assert "no answer in time" in probe(db)["login"][1]
 
 
+def test_a_probe_among_messages_that_nobody_asked_for(db):
+    with StrangeServer(then=lambda: itertools.repeat(message(b"other", b"") * 1000)) as strange:
+        db.nats_sink("nats", strange, connect_timeout="1s")
+        ok, said, _ = probe(db)["JetStream"]
+        assert not ok and "no answer in time" in said
+
+
 LONG = {"a line": b"INFO " + b"x" * 1_200_000, "a message": b"MSG a 1 2000000\r\n"}
 
 
