@@ -23,10 +23,11 @@ def sink(db, strange: StrangeBroker, **options: str) -> None:
            + "".join(f", {name} '{value}'" for name, value in options.items()) + ")")
 
 
+# Only after it does the sink look for an id.
+RETURN = method(1, 60, 50, struct.pack(">H", 312) + short(b"NO_ROUTE") + short(b"e") + short(b"k"))
 HEADERS = {
-    "of each other class": b"".join(POINTERS + frame(HEADER, 1, struct.pack(">HHQH", class_id, 0, 0, 0)) for class_id in (10, 20, 30, 40, 50, 85, 90)),
-    "without an id": POINTERS + method(1, 60, 50, struct.pack(">H", 312) + short(b"NO_ROUTE") + short(b"e") + short(b"k")) + POINTERS
-    + frame(HEADER, 1, struct.pack(">HHQH", 60, 0, 0, 0)),
+    "of each other class": b"".join(RETURN + POINTERS + frame(HEADER, 1, struct.pack(">HHQH", class_id, 0, 0, 0x80)) for class_id in (10, 20, 30, 40, 50, 85, 90)),
+    "without an id": RETURN + POINTERS + frame(HEADER, 1, struct.pack(">HHQH", 60, 0, 0, 0)),
     "unasked": POINTERS + frame(HEADER, 1, struct.pack(">HHQH", 60, 0, 0, 0x80) + short(b"x" * 36)),
 }
 
