@@ -141,7 +141,7 @@ def test_a_probe_among_messages_that_nobody_asked_for(db):
         assert not ok and "no answer in time" in said
 
 
-LONG = {"a line": b"INFO " + b"x" * 1_200_000, "a message": b"MSG a 1 2000000\r\n"}
+LONG = {"a line": b"INFO " + b"x" * 1_200_000, "a message": b"MSG a 1 %d\r\n" % 10**12}
 
 
 @pytest.mark.parametrize("long", LONG.values(), ids=LONG)
