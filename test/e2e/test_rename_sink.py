@@ -245,6 +245,20 @@ def test_a_rename_that_waits_for_one_table_blocks_not_the_other(db, receiver):
     db.wait_empty()
 
 
+def test_nobody_waits_for_as_long_as_a_rename_does(db, receiver):
+    """While it waits for an open transaction, it asks for the tables again and again, each time for 100 ms."""
+    db.webhook_sink("crm", receiver, SECRET)
+    with db.connect(autocommit=False) as late, db.connect() as producer:
+        late.execute("SELECT outbox.enqueue('Order', 'k', 'e', '1')")
+        rename = Running(db, "SET lock_timeout = '5min'; ALTER SERVER crm RENAME TO sales")
+        producer.execute(f"SET lock_timeout = '{patient(5):.0f} s'")
+        for _ in range(5):
+            producer.execute("SELECT outbox.enqueue('Order', 'k', 'e', '2')")
+        late.commit()
+    rename.end()
+    db.wait_empty()
+
+
 @pytest.mark.parametrize("statement", ["SELECT outbox.enqueue('Order', 'k', 'e', '1', sink => 'crm')", "SELECT outbox.replay('crm', '1 hour')",
                                        "SELECT outbox.claim('crm')"])
 def test_a_name_means_its_owner_until_the_swap_is_committed(db, receiver, statement):
