@@ -77,6 +77,11 @@ class Server:
             time.sleep(0.05)
         return found[0][0]
 
+    def forget_crashes(self) -> None:
+        """The pause before the next worker would be up to a minute after several."""
+        for record in (self._data / "pg_stat").glob("outbox_crashes.*"):
+            record.unlink(missing_ok=True)
+
     def crashes(self) -> list[str]:
         """The lines that the server has logged since the last call and that report a crash."""
         with open(self.log, errors="replace") as lines:
