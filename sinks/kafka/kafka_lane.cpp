@@ -5,7 +5,6 @@
 #include "kafka_lane.h"
 
 #include "kafka_errors.h"
-#include "kafka_log.h"
 
 namespace outbox {
 
@@ -299,7 +298,8 @@ void KafkaLane::on_log(rd_kafka_event_t *event) {
   /* Not every lost connection has an event: newer versions only log that a broker closed a connection at once. */
   if (line.facility == "FAIL" && producer_)
     on_lost_connection(line.message);
-  if (line.facility == "FAIL" && is_ordinary_close(line.message))
+  if (line.facility == "FAIL" && (is_ordinary_close(line.message) ||
+                                  sink_.log_repeats.is_repeat(line.message, std::chrono::steady_clock::now())))
     return sink_.reporter->log(OB_LOG_DEBUG, "librdkafka FAIL: " + std::string(line.text));
   ob_log_level level = line.level <= 4 ? OB_LOG_WARNING : line.level <= 6 ? OB_LOG_INFO : OB_LOG_DEBUG;
   sink_.reporter->log(level, "librdkafka " + std::string(line.facility) + ": " + std::string(line.text));

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "delivery/engine/background_jobs.h"
+#include "kafka_log.h"
 #include "kafka_losses.h"
 #include "kafka_queues.h"
 #include "kafka_slots.h"
@@ -28,6 +29,7 @@ struct KafkaShared {
   std::unique_ptr<KafkaTokens> tokens; /* null if the sink needs none of outbox; outlives the producers */
   BackgroundJobs old_producers;        /* destroys replaced producers */
   KafkaTopics::LastWait last_wait = std::make_shared<Time>();
+  KafkaLogRepeats log_repeats;
   bool keeps_offsets = false;
   bool has_delivered = false; /* since the sink was opened */
   bool is_down = false;       /* no lane works, as was reported */

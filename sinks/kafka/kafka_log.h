@@ -1,8 +1,11 @@
-/* kafka_log.h: parses a line of librdkafka's log. */
+/* kafka_log.h: parses a line of librdkafka's log, and finds those that say the same again. */
 #pragma once
 
 #include <librdkafka/rdkafka.h>
 
+#include <chrono>
+#include <map>
+#include <string>
 #include <string_view>
 
 #include "kafka_properties.h"
@@ -42,6 +45,26 @@ private:
     message.remove_suffix(value);
     text.remove_suffix(value);
   }
+};
+
+/* All producers of a sink see the same outage, and each tells of it, once in 30 s. Used by one thread. */
+class KafkaLogRepeats {
+public:
+  using Time = std::chrono::steady_clock::time_point;
+
+  /* Whether the same text was told within that time. What librdkafka adds, "(after 3ms in state CONNECT)", does not
+   * count. */
+  bool is_repeat(std::string_view text, Time now) {
+    constexpr std::chrono::seconds once_in{30};
+    constexpr size_t plenty = 100; /* a limit, because texts name what brokers have said */
+    std::erase_if(told_, [&](const auto &each) { return now - each.second >= once_in; });
+    if (told_.size() >= plenty)
+      told_.clear();
+    return !told_.emplace(text.substr(0, text.rfind(" (after ")), now).second;
+  }
+
+private:
+  std::map<std::string, Time> told_;
 };
 
 }  // namespace outbox
