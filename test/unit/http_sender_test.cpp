@@ -261,6 +261,38 @@ TEST(HttpSender, SendsEachAloneIfAnyMayBeToBlame) {
   EXPECT_EQ(sizes, (std::vector<size_t>{3, 1, 1, 1}));
 }
 
+TEST(HttpSender, AMessageThatBreaksTheConnectionSpendsNoAttemptOfOthers) {
+  FaultServer peer([&](const HttpRequest &request, Server &to) {
+    const Lines lines = lines_of(request);
+    return std::count(lines.begin(), lines.end(), "2 2") == 0 && to.answer(200, {}, all_sent(request));
+  });
+  Harness harness(peer);
+  auto ends = harness.send(3);
+  EXPECT_EQ(ends[1].outcome, Outcome::Sent);
+  EXPECT_EQ(ends[2].outcome, Outcome::RetryBlameSink);
+  EXPECT_EQ(ends[3].outcome, Outcome::Sent);
+}
+
+TEST(HttpSender, AMessageThatHasFailedIsSentAlone) {
+  std::mutex mutex;
+  std::multiset<std::string> requests;
+  FaultServer peer([&](const HttpRequest &request, Server &to) {
+    std::lock_guard lock(mutex);
+    requests.insert(request.body);
+    return to.answer(200, {}, all_sent(request));
+  });
+  Harness harness(peer);
+  for (uint64_t ticket = 1; ticket <= 6; ticket++) {
+    TestEvent event(ticket, ticket);
+    event.event.failed = ticket == 2 || ticket == 3;
+    ASSERT_TRUE(harness.sink->submit(event.get()));
+  }
+  harness.sink->flush();
+  for (auto &[ticket, end] : harness.wait(6))
+    EXPECT_EQ(end.outcome, Outcome::Sent) << ticket;
+  EXPECT_EQ(requests, (std::multiset<std::string>{"1 1\n", "2 2\n", "3 3\n", "4 4\n5 5\n6 6\n"}));
+}
+
 TEST(HttpSender, ARequestIsNotHeavierThanAllowed) {
   std::mutex mutex;
   std::multiset<size_t> sizes;

@@ -267,8 +267,12 @@ bool HttpSender::Requests::form() {
     auto message = queue_.start(false, serial);
     if (!message)
       break;
-    next.alone = !messages.empty() && next.weight + message->weight > protocol_->most_weight();
-    add(next.alone ? forming_.emplace_back() : next, serial, std::move(*message));
+    const bool fits =
+        messages.empty() || (!message->failed && next.weight + message->weight <= protocol_->most_weight());
+    next.alone = !fits || message->failed;
+    Request &request = fits ? next : forming_.emplace_back();
+    request.alone = message->failed || request.alone;
+    add(request, serial, std::move(*message));
   }
   return !messages.empty();
 }
@@ -372,6 +376,9 @@ HttpVerdict HttpSender::Requests::classify(Request &request, CURLcode code) {
   if (failure->no_descriptor)
     loop_.descriptors_ran_out();
   failure->error = protocol_->without_secrets(failure->error, request.content);
+  /* Any one of the messages may break the connection. After a timeout they have failed: that takes long enough. */
+  failure->send_each_alone = request.content.messages.size() > 1 && failure->outcome == Outcome::RetryBlameSink &&
+                             code != CURLE_OPERATION_TIMEDOUT;
   return std::move(*failure);
 }
 
@@ -551,6 +558,7 @@ Submitted HttpSender::submit(const ob_event &event) {
   message.ticket = event.ticket;
   message.key_hash = event.key_hash;
   message.position = event.position;
+  message.failed = event.failed;
   message.kept = kept_connection_for(event, *history_);
   requests_->queue().push(std::move(message));
   return true;

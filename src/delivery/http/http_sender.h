@@ -33,6 +33,7 @@ struct HttpMessage {
   /* Set by the sender. */
   uint64_t ticket = 0, key_hash = 0;
   int64_t position = 0;
+  bool failed = false; /* its last delivery: it may be to blame for what happened to others, and is sent alone */
   KeptConnection kept = KeptConnection::FREE;
   size_t size() const;
 };
@@ -102,7 +103,8 @@ public:
  *
  * A request without an answer: a refused connection, an unknown name, a failed TLS handshake and the network guard
  * are SinkDown; a connection that breaks after the request was begun, and a timeout, are RetryBlameSink. If it was a
- * kept connection, the first time is Deferred.
+ * kept connection, the first time is Deferred. Of several messages that broke a connection each is sent again in a
+ * request of its own, and so is each message whose last delivery failed.
  *
  * After HTTP 410 the sink is disabled. A grant may be withdrawn before it ends: messages that were sent with one that
  * was refused are returned without an attempt, and what the peer says about the next one counts.
