@@ -144,7 +144,8 @@ void Worker::begin_again() {
   in_flight_.clear();
   for (Key &key : keys_)
     key = {.sent = key.sent, .next = key.sent};
-  open_again_();
+  const std::function<void()> open = open_again_; /* a copy: it replaces that member */
+  open();
 }
 
 /* False: some events are left that the sink does not take now. */
