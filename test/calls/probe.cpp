@@ -1,4 +1,5 @@
-/* probe.cpp: probes of both kinds. A probe ends, with steps or without, and the next one finds all well. */
+/* probe.cpp: probes of both kinds. A probe ends, with steps or without, or its worker does; the next one finds all
+ * well. */
 #include "test/unit/fault_server.h"
 #include "test/unit/kafka_broker.h"
 
@@ -27,11 +28,17 @@ bool probe(Worker &worker, const char *kind, const OptionList &options, std::str
         under_test([&] { return probe->kind->probe_poll(probe, steps, std::size(steps), &n); }))
       failed("a probe ended without a wake-up");
     worker.collect();
+    if (worker.is_out_of_memory())
+      break;
   }
   under_test([&] {
     ob_release(probe);
     return true;
   });
+  if (worker.is_out_of_memory()) {
+    worker.begin_again();
+    return false;
+  }
   bool good = n > 0;
   for (size_t i = 0; i < n; i++) {
     good = good && steps[i].ok;

@@ -67,6 +67,10 @@ public:
   bool wait(int ms);
   /* Collects outcomes; fails for one of an event that is not in flight. */
   size_t collect();
+  /* A worker would end. */
+  bool is_out_of_memory() const { return is_out_of_memory_; }
+  /* As the next worker: opens the engine anew, and the sink if there was one. */
+  void begin_again();
 
 private:
   struct Key {
@@ -78,12 +82,11 @@ private:
   };
   bool submit(int each);
   void ended(const ob_completion &completion);
-  void begin_again();
 
   ob_engines *engine_ = nullptr;
   ob_sink *sink_ = nullptr;
-  std::function<void()> open_again_;
-  bool is_out_of_memory_ = false; /* a worker would end */
+  std::function<void()> open_again_ = [] {};
+  bool is_out_of_memory_ = false;
   uint64_t last_ticket_ = 0;
   std::vector<Key> keys_;
   std::map<uint64_t, Flight> in_flight_;
