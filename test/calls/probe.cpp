@@ -35,10 +35,8 @@ bool probe(Worker &worker, const char *kind, const OptionList &options, std::str
     ob_release(probe);
     return true;
   });
-  if (worker.is_out_of_memory()) {
-    worker.begin_again();
+  if (worker.is_out_of_memory())
     return false;
-  }
   bool good = n > 0;
   for (size_t i = 0; i < n; i++) {
     good = good && steps[i].ok;
@@ -50,7 +48,12 @@ bool probe(Worker &worker, const char *kind, const OptionList &options, std::str
 void probe_twice(const char *kind, const OptionList &options) {
   Worker worker;
   std::string text;
-  if (!probe(worker, kind, options, text) && !probe(worker, kind, options, text))
+  if (probe(worker, kind, options, text))
+    return;
+  worker.collect();
+  if (worker.is_out_of_memory())
+    worker.begin_again();
+  if (!probe(worker, kind, options, text))
     failed("two probes failed:\n%s", text.c_str());
 }
 
