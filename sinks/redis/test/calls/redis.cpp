@@ -88,6 +88,8 @@ private:
     std::string_view name = text_of(*command.element[0]);
     if (name == "HELLO")
       say(peer, "*4\r\n$7\r\nversion\r\n$5\r\n7.0.0\r\n$4\r\nrole\r\n$6\r\nmaster\r\n");
+    else if (name == "PING")
+      say(peer, "+PONG\r\n");
     else if (name == "WAIT")
       say(peer, ":" + std::to_string(waits_++ % 2) + "\r\n");
     else if (name == "XADD")
