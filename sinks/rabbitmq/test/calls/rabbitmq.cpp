@@ -154,8 +154,8 @@ private:
       properties._flags = AMQP_BASIC_MESSAGE_ID_FLAG;
       properties.message_id = as_bytes(id_);
       std::string out;
-      outbox::rabbitmq::append_publish(1, "", "", outbox::rabbitmq::encode_properties(properties, 0), body, 131072,
-                                       out);
+      outbox::rabbitmq::append_publish(1, "", "", outbox::rabbitmq::encode_properties(properties, 0), body, true,
+                                       131072, out);
       out.erase(0, out.find(static_cast<char>(AMQP_FRAME_END)) + 1); /* its method is the return above */
       send(peer, out.data(), out.size(), MSG_NOSIGNAL);
       say(peer, 1, AMQP_BASIC_ACK_METHOD, amqp_basic_ack_t{tag_, 0});
