@@ -41,7 +41,7 @@ sockaddr_in here(const char *port) {
   return address;
 }
 
-/* What was read from one side and must be written to the other. An empty text: the sender has closed. */
+/* The bytes that were read from one side and not yet written to the other. An empty text: the sender has closed. */
 class Way {
 public:
   void put(std::string bytes, Clock::time_point due) {

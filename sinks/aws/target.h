@@ -23,7 +23,7 @@ struct TargetOptions {
   static std::vector<Row<TargetOptions>> rows();
 };
 
-/* What is the same for all targets of a service. */
+/* The words that all targets of a service share. */
 struct ServiceWords {
   const char *service;              /* "Amazon SQS" */
   const char *signing_name;         /* in a signature */

@@ -41,7 +41,10 @@ public:
     return false;
   }
   /* A broker answers in the order of the requests. */
-  void on_request(int32_t id, Time now) { unanswered_[id].push_back(now); }
+  void on_request(int32_t id, Time now) {
+    if (id >= 0)
+      unanswered_[id].push_back(now);
+  }
   void on_answer(int32_t id) {
     auto broker = unanswered_.find(id);
     if (broker != unanswered_.end() && !broker->second.empty())
@@ -60,7 +63,7 @@ public:
   /* The number of a broker that has not answered a request of before this time. */
   std::optional<int32_t> silent_since(Time time) const {
     for (const auto &[id, since] : unanswered_)
-      if (id >= 0 && !since.empty() && since.front() <= time)
+      if (!since.empty() && since.front() <= time)
         return id;
     return {};
   }

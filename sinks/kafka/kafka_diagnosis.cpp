@@ -227,9 +227,7 @@ std::string KafkaDiagnosis::why(std::string_view text, bool has_delivered) const
   return {};
 }
 
-/* Removes "(after 3ms in state CONNECT, 5 identical error(s) suppressed)", with which each repetition would count as
- * another error. */
-static std::string_view without_timing(std::string_view text) {
+std::string_view without_timing(std::string_view text) {
   size_t timing = text.rfind(" (after ");
   return timing != text.npos && text.back() == ')' ? text.substr(0, timing) : text;
 }

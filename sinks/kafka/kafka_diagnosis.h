@@ -22,6 +22,10 @@ namespace outbox {
  * that were idle (connections.max.idle.ms) or whose authentication has ended (connections.max.reauth.ms). */
 bool is_ordinary_close(std::string_view text);
 
+/* librdkafka's text without "(after 3ms in state CONNECT, 5 identical error(s) suppressed)", with which each
+ * repetition would count as another error. */
+std::string_view without_timing(std::string_view text);
+
 class KafkaDiagnosis {
 public:
   /* Call it before rd_kafka_new() takes `conf`. `tokens`: where outbox gets the client's tokens; null if it does not.

@@ -20,7 +20,7 @@ std::string about_topic(const std::string &topic);
 
 class KafkaLane;
 
-/* What the lanes of a sink share. The sink derives from it, and its lanes are destroyed first. */
+/* The state that the lanes of a sink share. The sink derives from it, and its lanes are destroyed first. */
 struct KafkaShared {
   using Time = std::chrono::steady_clock::time_point;
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "kafka_diagnosis.h"
 #include "kafka_properties.h"
 
 namespace outbox {
@@ -52,15 +53,14 @@ class KafkaLogRepeats {
 public:
   using Time = std::chrono::steady_clock::time_point;
 
-  /* Whether the same text was told within that time. What librdkafka adds, "(after 3ms in state CONNECT)", does not
-   * count. */
+  /* Whether the same text was told within that time. */
   bool is_repeat(std::string_view text, Time now) {
     constexpr std::chrono::seconds once_in{30};
     constexpr size_t plenty = 100; /* a limit, because texts name what brokers have said */
     std::erase_if(told_, [&](const auto &each) { return now - each.second >= once_in; });
     if (told_.size() >= plenty)
       told_.clear();
-    return !told_.emplace(text.substr(0, text.rfind(" (after ")), now).second;
+    return !told_.emplace(without_timing(text), now).second;
   }
 
 private:

@@ -1,43 +1,22 @@
 /* A round of claiming, over a port that has a dead letter and nothing else. */
-#include "dispatch/round/claim_round.h"
-
 #include <memory>
 
 #include <gtest/gtest.h>
+
+#include "idle_claim_port.h"
 
 using namespace dispatch;
 
 namespace {
 
-class OneDeadLetter : public ClaimPort {
+class OneDeadLetter : public IdleClaimPort {
 public:
   ReadRow dead = {};
 
-  void at(const char *) override {}
-  int free_events() override { return 100; }
-  int64_t free_bytes() override { return 100'000; }
-  void take_snapshot() override {}
-  void check_sinks() override {}
-  TransactionSnapshot transactions() override { return {nullptr, 0, 10, 10}; }
-  uint64_t oldest_running() override { return 10; }
   void read(const Read &read, RowVisitor visit) override {
     if (read.rows == RowsOf::DEAD || read.rows == RowsOf::DEAD_OF_KEY || read.rows == RowsOf::DEAD_POSITIONS)
       (void)visit(dead);
   }
-  void find_late(std::span<const uint64_t>, int64_t, FunctionRef<void, uint64_t, int64_t>) override {}
-  int read_queue(RescanPlace, std::span<QueueEntry>) override { return 0; }
-  void delete_from_queue(std::span<const RowHandle>) override {}
-  bool any_news(RescanPlace, int64_t, std::span<const uint64_t>) override { return false; }
-  bool is_to_be_routed(const ReadRow &) override { return false; }
-  bool routing_is_stuck(int64_t) override { return false; }
-  InFlightEvent *claim(const ReadRow &, const char **) override { return nullptr; }
-  void close_ranks(RoundSink &) override {}
-  void lock(std::span<const Mark>, FunctionRef<void, InFlightEvent **, RowLocked>,
-            FunctionRef<void, const Mark &, RowLocked, const RowHandle &>) override {}
-  void write_marks(std::span<const MarkToWrite>) override {}
-  void row_decided(const ReadRow &, const RowDecision &) override {}
-  void event_returned(const InFlightEvent &, const char *) override {}
-  void returned_event_blocked(const Mark &, int64_t) override {}
 };
 
 class DispatchClaimRound : public testing::Test {

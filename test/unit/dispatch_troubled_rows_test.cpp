@@ -1,12 +1,12 @@
 /* Failing and redriven rows that a worker learns of in slices, beside deliveries: rounds of claiming over a port
  * whose table is a list of rows. */
-#include "dispatch/round/claim_round.h"
-
 #include <algorithm>
 #include <memory>
 #include <vector>
 
 #include <gtest/gtest.h>
+
+#include "idle_claim_port.h"
 
 using namespace dispatch;
 
@@ -14,32 +14,19 @@ namespace {
 
 constexpr WallTime PAST = 1000, FUTURE = 1'000'000'000'000;
 
-class ListOfRows : public ClaimPort {
+class ListOfRows : public IdleClaimPort {
 public:
   explicit ListOfRows(Dispatch &decisions) : d_(decisions) {}
 
   std::vector<ReadRow> pending, dead; /* by position */
   std::vector<InFlightEvent *> batch; /* of the last round, without what it has dropped */
 
-  void at(const char *) override {}
-  int free_events() override { return 1000; }
-  int64_t free_bytes() override { return 100'000; }
-  void take_snapshot() override {}
-  void check_sinks() override {}
-  TransactionSnapshot transactions() override { return {nullptr, 0, 10, 10}; }
-  uint64_t oldest_running() override { return 10; }
   void read(const Read &read, RowVisitor visit) override {
     int n = 0;
     for (const ReadRow &row : rows(read))
       if (is_read(row, read) && (!visit(row) || ++n == read.limit))
         return;
   }
-  void find_late(std::span<const uint64_t>, int64_t, FunctionRef<void, uint64_t, int64_t>) override {}
-  int read_queue(RescanPlace, std::span<QueueEntry>) override { return 0; }
-  void delete_from_queue(std::span<const RowHandle>) override {}
-  bool any_news(RescanPlace, int64_t, std::span<const uint64_t>) override { return false; }
-  bool is_to_be_routed(const ReadRow &) override { return false; }
-  bool routing_is_stuck(int64_t) override { return false; }
   InFlightEvent *claim(const ReadRow &row, const char **) override {
     InFlightEvent *event = d_.in_flight.claim({
         .position = row.facts.position,
@@ -74,9 +61,6 @@ public:
         if (row.facts.handle.page == mark.handle.page)
           row.facts.blocked_by = mark.group;
   }
-  void row_decided(const ReadRow &, const RowDecision &) override {}
-  void event_returned(const InFlightEvent &, const char *) override {}
-  void returned_event_blocked(const Mark &, int64_t) override {}
 
 private:
   void show_batch(RoundSink &sink) {

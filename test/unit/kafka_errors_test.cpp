@@ -126,7 +126,7 @@ TEST(KafkaErrors, ABrokerThatDoesNotAnswerIsNamed) {
             "the broker takes the connection and does not answer: is it running");
 }
 
-/* What has worked with the same options has no wrong ones, unless the broker has changed. */
+/* Options with which something was delivered are right, unless the broker has changed. */
 TEST(KafkaErrors, AConnectionThatIsClosedIsExplainedByWrongOptionsOnlyUntilSomethingWasDelivered) {
   for (const char *text : {"b:9092/1: Disconnected (after 3ms in state UP)",
                            "b:9092/1: Disconnected (after 3ms in state APIVERSION_QUERY)",

@@ -1,4 +1,4 @@
-/* What the log says of an outage that several producers see. */
+/* The log of an outage that several producers see. */
 #include <gtest/gtest.h>
 
 #include "sinks/kafka/kafka_log.h"

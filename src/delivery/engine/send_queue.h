@@ -29,7 +29,7 @@
 
 namespace outbox {
 
-/* What the queue must know of a message's event. */
+/* The facts about a message's event that the queue needs. */
 struct QueuedEvent {
   uint64_t ticket, key_hash;
   int64_t position;
