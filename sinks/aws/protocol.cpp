@@ -93,7 +93,7 @@ HttpVerdict Protocol::classify_response(const HttpTransfer &answer, CURLcode cod
     verdict.retry_after_ms = verdict.outcome == Outcome::Deferred ? std::max(deferred_ms, asked_ms) : asked_ms;
     verdict.error += more.empty() ? "" : ": " + more;
   }
-  made.send_each_alone = batch.blames_one();
+  made.blames_one = batch.blames_one();
   made.each = std::move(batch.verdicts);
   const long status = answer.status();
   made.too_many = status == 429 || std::ranges::any_of(made.each, [](const Verdict &end) {

@@ -1,8 +1,9 @@
 /*
  * keyed_queue.h: a queue that keeps order per key while many keys run at once.
  *
- * At most one item of a key runs; the other items of the key wait behind it. Items with key 0 are unordered and run
- * side by side. No thread, clock or lock: the caller locks.
+ * At most one item of a key runs, or a run of them that the caller keeps in order (start_behind()); the other items
+ * of the key wait behind it. Items with key 0 are unordered and run side by side. No thread, clock or lock: the
+ * caller locks.
  */
 #pragma once
 
@@ -38,26 +39,42 @@ public:
     auto [key, item] = std::move(ready_.front());
     ready_.pop_front();
     if (key != 0)
-      keys_.find(key)->second.running = true;
+      keys_.find(key)->second.running = 1;
     --queued_;
     ++running_;
     return std::move(item);
   }
 
-  /* A running item of the key has succeeded: the next one may run. */
+  /* The next item of a key of which an item runs, if `takes` it: its end must not come before that of the former. */
+  template <class Takes> std::optional<Item> start_behind(uint64_t key, Takes takes) {
+    auto at = keys_.find(key);
+    if (running_ >= concurrency_ || at == keys_.end() || at->second.running == 0)
+      return std::nullopt;
+    Items &followers = at->second.followers;
+    if (followers.empty() || !takes(followers.front().second))
+      return std::nullopt;
+    std::optional<Item> item = std::move(followers.front().second);
+    followers.pop_front();
+    ++at->second.running;
+    --queued_;
+    ++running_;
+    return item;
+  }
+
+  /* A running item of the key has succeeded: when none of the key runs, the next one may. */
   void finish(uint64_t key) noexcept {
     --running_;
     auto at = keys_.find(key);
-    if (at == keys_.end())
+    if (at == keys_.end() || --at->second.running > 0)
       return;
-    at->second.running = false;
     if (Items &followers = at->second.followers; followers.empty())
       keys_.erase(at);
     else
       ready_.splice(ready_.end(), followers, followers.begin());
   }
 
-  /* A running item of the key has failed: returns its followers, because none may overtake it. */
+  /* A running item of the key has failed: returns its followers, because none may overtake it. Those that run with it
+   * have failed, too: it is called for each of them before another item of the key is pushed. */
   Items fail(uint64_t key) noexcept {
     --running_;
     Items followers;
@@ -75,7 +92,7 @@ public:
     items.swap(ready_);
     for (auto at = keys_.begin(); at != keys_.end();) {
       items.splice(items.end(), at->second.followers);
-      at = at->second.running ? std::next(at) : keys_.erase(at);
+      at = at->second.running > 0 ? std::next(at) : keys_.erase(at);
     }
     queued_ = 0;
     return items;
@@ -87,7 +104,7 @@ public:
 
 private:
   struct Key {
-    bool running = false;
+    size_t running = 0;
     Items followers;
   };
 

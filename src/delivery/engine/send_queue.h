@@ -1,6 +1,7 @@
 /*
- * send_queue.h: what the two threads of a sink share that keeps one event of a key in flight, and many keys side by
- * side: the main thread queues messages, the sink's thread sends them and reports how they ended.
+ * send_queue.h: what the two threads of a sink share that keeps one event of a key in flight, or a run of them in one
+ * request, and many keys side by side: the main thread queues messages, the sink's thread sends them and reports how
+ * they ended.
  *
  * A success is reported at once. A failure keeps its key occupied until the main thread has fetched it together with
  * the later events of its key, so that none of them, submitted in between, overtakes it. `halted` says that no
@@ -66,6 +67,9 @@ public:
   /* The next message, and the serial number by which it ends. At most one may be in flight if `alone`, or after
    * losses that an event may have caused (lost()). */
   std::optional<Message> start(bool alone, uint64_t &serial);
+  /* The next message of a key of which one has been started, if `takes` it: they are sent together, and none ends
+   * before the former one. */
+  template <class Takes> std::optional<Message> start_behind(uint64_t key, Takes takes, uint64_t &serial);
   /* The started message needs no memory any more but for its end. */
   void forget_bytes(uint64_t serial);
   /* Whether acknowledged() is of use: the texts are kept. */
@@ -75,13 +79,21 @@ public:
   void succeed(const std::vector<uint64_t> &serials);
   /* With Retry the peer refuses it, perhaps for now; with Rejected it is found that it can never be sent. `halts`: as
    * halt(), unless it was started before an outage. */
-  void fail(uint64_t serial, Verdict verdict, bool halts = false);
+  void fail(uint64_t serial, Verdict verdict, bool halts = false) { fail({{serial, std::move(verdict)}}, halts); }
+  /* Several at once, so that of a run of a key no event comes again before the last has ended. */
+  using Failures = std::vector<std::pair<uint64_t, Verdict>>; /* by serial */
+  void fail(Failures failures, bool halts);
   void fail(uint64_t serial, Outcome outcome, std::string error, ob_reason reason = OB_REASON_NONE,
             int64_t retry_after_ms = -1) {
     fail(serial, {outcome, std::move(error), reason, retry_after_ms});
   }
   /* The peer refuses this message for good: a dead letter, unless it refuses every message. */
-  void refuse(uint64_t serial, std::string error, ob_reason reason);
+  void refuse(uint64_t serial, std::string error, ob_reason reason) {
+    fail(serial, refusal(std::move(error), reason));
+  }
+  static Verdict refusal(std::string error, ob_reason reason) {
+    return {.outcome = Outcome::Retry, .error = std::move(error), .reason = reason, .max_refusals = 1};
+  }
   /* The connection is lost: returns all that is queued or has been started. After repeated losses with the same
    * oldest message in flight, messages are sent one at a time, as many as were in flight. If the connection is lost
    * with one that was alone, that one fails and true is returned: it may be to blame, and not the peer. The circuit
@@ -113,6 +125,7 @@ private:
   };
   using Locked = std::lock_guard<std::mutex>;
   size_t held() const { return queue_.queued() + queue_.running(); }
+  uint64_t begin(const Locked &locked, const Message &message);
   bool fail(const Locked &locked, uint64_t serial, Verdict verdict);
   Running take(const Locked &locked, typename std::map<uint64_t, Running>::iterator at);
   void halt(const Locked &locked, const std::string &why);
@@ -255,9 +268,25 @@ template <class Message> std::optional<Message> SendQueue<Message>::start(bool a
   if (halted_ || !queue_.can_start() || ((alone || losses_.alone_left > 0) && queue_.running() > 0))
     return std::nullopt;
   std::optional<Message> message = queue_.start();
-  serial = ++last_serial_;
-  running_[serial] = {message->ticket, message->key_hash, outage_, message->position, message->size(), {}};
+  serial = begin(lock, *message);
   return message;
+}
+
+template <class Message>
+template <class Takes>
+std::optional<Message> SendQueue<Message>::start_behind(uint64_t key, Takes takes, uint64_t &serial) {
+  Locked lock(mutex_);
+  if (halted_ || losses_.alone_left > 0)
+    return std::nullopt;
+  std::optional<Message> message = queue_.start_behind(key, takes);
+  if (message)
+    serial = begin(lock, *message);
+  return message;
+}
+
+template <class Message> uint64_t SendQueue<Message>::begin(const Locked & /*locked*/, const Message &message) {
+  running_[++last_serial_] = {message.ticket, message.key_hash, outage_, message.position, message.size(), {}};
+  return last_serial_;
 }
 
 template <class Message> void SendQueue<Message>::forget_bytes(uint64_t serial) {
@@ -333,19 +362,15 @@ template <class Message> bool SendQueue<Message>::fail(const Locked &locked, uin
   return running.outage == outage_;
 }
 
-template <class Message> void SendQueue<Message>::fail(uint64_t serial, Verdict verdict, bool halts) {
+template <class Message> void SendQueue<Message>::fail(Failures failures, bool halts) {
   Locked lock(mutex_);
-  const bool is_news = fail(lock, serial, std::move(verdict));
+  bool is_news = false;
+  for (auto &[serial, verdict] : failures)
+    is_news |= fail(lock, serial, std::move(verdict));
   if (halts && is_news)
     halt(lock, "not sent: the sink is down");
   else
     wake_main(lock);
-}
-
-template <class Message> void SendQueue<Message>::refuse(uint64_t serial, std::string error, ob_reason reason) {
-  Locked lock(mutex_);
-  fail(lock, serial, {.outcome = Outcome::Retry, .error = std::move(error), .reason = reason, .max_refusals = 1});
-  wake_main(lock);
 }
 
 template <class Message> bool SendQueue<Message>::lost(const std::string &why, ob_reason reason) {

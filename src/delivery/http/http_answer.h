@@ -28,9 +28,9 @@ bool is_about_the_connection(const HttpAnswer &answer);
 /* What an answer, or its absence, means for the messages of the request and for the requests that follow. */
 struct HttpVerdict : Verdict {
   std::vector<Verdict> each = {};  // if the messages ended in different ways: one for each of them
-  // Any one of the messages may be to blame: each is sent again in a request of its own. Has no effect on a request
-  // with one message.
-  bool send_each_alone = false;
+  // Any one of the messages may be to blame: they are sent again, half of them at a time, until it is found. Has no
+  // effect on a request with one message.
+  bool blames_one = false;
   bool gone = false;           // HTTP 410: the endpoint accepts no more events
   bool refuses_token = false;  // 401
   bool slow_down = false;      // 429, 502, 503, 504: fewer requests to the endpoint

@@ -12,10 +12,12 @@
 #include <algorithm>
 #include <cassert>
 #include <future>
+#include <unordered_set>
 #include <utility>
 
 #include "delivery/base/out_of_memory.h"
 #include "delivery/http/concurrency_limiter.h"
+#include "delivery/http/http_batch.h"
 #include "delivery/http/url_parts.h"
 
 namespace outbox {
@@ -49,12 +51,15 @@ public:
            std::shared_ptr<Reporter> reporter, HttpLoop &loop)
       : name_(std::move(name)), peer_(std::move(peer)), protocol_(std::move(protocol)),
         reporter_(std::move(reporter)), loop_(loop), most_(protocol_->most_messages()),
-        limiter_(peer_->concurrency, peer_->rate),
+        collects_for_(protocol_->collects_for()), limiter_(peer_->concurrency, peer_->rate),
         queue_(reporter_, static_cast<uint32_t>(peer_->concurrency * most_), [this] { post_pump(); }) {}
 
   // ---- the main thread ----
 
   SendQueue<HttpMessage> &queue() { return queue_; }
+  void flush();
+  void begin_outage();
+  void release_queued();
   uint32_t credit();
   bool is_full() { return queue_.credit(worth_holding()) == 0; }
   /* Calls `call` with the limiter, which is locked meanwhile. */
@@ -68,11 +73,12 @@ public:
   void stop();
 
 private:
-  struct Request {
-    std::vector<uint64_t> serials; /* of its messages */
-    HttpContent content;
-    size_t weight = 0;
-    bool alone = false; /* gets no further message */
+  struct Request : HttpBatch {
+    Request(uint64_t outages, Time now, HttpBatch batch = {})
+        : HttpBatch(std::move(batch)), outage(outages), formed(now) {}
+
+    const uint64_t outage; /* how many there were when it was formed */
+    const Time formed;
     HttpCall call;
     Time started;
     std::unique_ptr<HttpTransfer> transfer; /* while it is active */
@@ -91,8 +97,9 @@ private:
   bool may_form(Time now);
   bool has_connection();
   bool knows_grant(std::optional<HttpGrant> &grant);
-  bool form();
-  void add(Request &request, uint64_t serial, HttpMessage message);
+  bool form(Time now);
+  void add_run(Request &request, uint64_t key);
+  bool fits(const Request &request, const HttpMessage &message) const;
   bool may_start(Time now);
   void start(Time now, std::shared_ptr<const std::string> grant);
   void run(Requested::iterator request);
@@ -101,9 +108,9 @@ private:
   bool is_first_refusal(const Request &request);
   void keep_acknowledgements(const Request &request);
   void end(Request &request, const HttpVerdict &verdict);
+  void shrink(const Request &request, const HttpVerdict &verdict);
   void end_all(Request &request, Outcome outcome, const char *error);
   void return_forming(const char *why);
-  void split(Requested::iterator request);
   void keep(std::unique_ptr<HttpTransfer> transfer);
   void pump_at(Time when);
   bool obey(const Request &request, const HttpVerdict &verdict);
@@ -117,6 +124,8 @@ private:
   const std::shared_ptr<Reporter> reporter_;
   HttpLoop &loop_;
   const size_t most_; /* messages of a request */
+  const std::chrono::milliseconds collects_for_;
+  std::atomic<uint64_t> outages_{0};
   std::atomic<bool> posted_{false};
   std::mutex limiter_mutex_;
   ConcurrencyLimiter limiter_;     /* guarded by limiter_mutex_ */
@@ -126,7 +135,8 @@ private:
   SendQueue<HttpMessage> queue_;
 
   /* From here on: the loop's thread only. */
-  Requested forming_; /* not sent yet: the first is the next one */
+  size_t most_weight_ = protocol_->most_weight(); /* of a request */
+  Requested forming_;                             /* not sent yet: the first is the next one */
   Requested active_;
   std::vector<std::unique_ptr<HttpTransfer>> idle_;
   std::shared_ptr<HttpLoop::QuotaGroup> host_;
@@ -177,6 +187,25 @@ void HttpSender::Requests::report_failures() {
   }
 }
 
+/* A request that waits for more may take events that cannot start by themselves: those behind its own. */
+void HttpSender::Requests::flush() {
+  if (collects_for_.count() > 0)
+    post_pump();
+  else
+    queue_.wake_if_needed();
+}
+
+void HttpSender::Requests::begin_outage() {
+  outages_++;
+  queue_.begin_outage();
+  loop_.post([self = shared_from_this()](HttpLoop &) { self->return_forming("not sent: the sink is down"); });
+}
+
+void HttpSender::Requests::release_queued() {
+  queue_.release_queued("not sent yet");
+  loop_.post([self = shared_from_this()](HttpLoop &) { self->return_forming("not sent yet"); });
+}
+
 void HttpSender::Requests::abandon() {
   queue_.abandon();
   loop_.post([self = shared_from_this()](HttpLoop &) { self->cancel_all(); });
@@ -204,13 +233,14 @@ void HttpSender::Requests::pump() {
   while (!stopped_) {
     const Time now = Clock::now();
     std::optional<HttpGrant> grant;
-    if (!may_form(now) || !knows_grant(grant) || !form() || !may_start(now))
+    if (!may_form(now) || !knows_grant(grant) || !form(now) || !may_start(now))
       return;
     if (!grant || grant->secret) {
       start(now, grant ? std::move(grant->secret) : nullptr);
     } else {
-      end(forming_.front(), {{Outcome::SinkDown, std::move(grant->error), OB_REASON_AUTH}});
-      forming_.pop_front();
+      Requested refused;
+      refused.splice(refused.begin(), forming_, forming_.begin());
+      end(refused.front(), {{Outcome::SinkDown, std::move(grant->error), OB_REASON_AUTH}});
     }
   }
 }
@@ -254,33 +284,52 @@ bool HttpSender::Requests::has_connection() {
   return !full;
 }
 
-/* Makes the next request as large as it can be. Returns false if there is no message. */
-bool HttpSender::Requests::form() {
+/* Makes the next request as large as it can be. Returns false if there is no message, or if it waits for more. */
+bool HttpSender::Requests::form(Time now) {
   if (forming_.empty() && !queue_.has_work())
     return false;
   if (forming_.empty())
-    forming_.emplace_back();
+    forming_.emplace_back(outages_, now);
   Request &next = forming_.front();
   const std::vector<HttpMessage> &messages = next.content.messages;
+  for (size_t i = 0, n = messages.size(); i < n; i++) /* it has waited for more: their followers are there now */
+    add_run(next, messages[i].key_hash);
   while (!next.alone && messages.size() < most_) {
-    uint64_t serial;
+    uint64_t serial = 0;
     auto message = queue_.start(false, serial);
     if (!message)
       break;
-    const bool fits =
-        messages.empty() || (!message->failed && next.weight + message->weight <= protocol_->most_weight());
-    next.alone = !fits || message->failed;
-    Request &request = fits ? next : forming_.emplace_back();
-    request.alone = message->failed || request.alone;
-    add(request, serial, std::move(*message));
+    const bool goes_along = messages.empty() || fits(next, *message);
+    next.alone = !goes_along || message->failed;
+    const uint64_t key = message->key_hash;
+    Request &request = goes_along ? next : forming_.emplace_back(outages_, now);
+    request.alone |= message->failed;
+    request.add(serial, std::move(*message));
+    add_run(request, key);
+  }
+  const Time due = next.formed + collects_for_;
+  const bool is_full = next.alone || messages.size() >= most_ || next.weight >= most_weight_;
+  if (!messages.empty() && !is_full && now < due) {
+    pump_at(due);
+    return false;
   }
   return !messages.empty();
 }
 
-void HttpSender::Requests::add(Request &request, uint64_t serial, HttpMessage message) {
-  request.weight += message.weight;
-  request.serials.push_back(serial);
-  request.content.messages.push_back(std::move(message));
+/* Adds the messages that follow the request's last one of the key. */
+void HttpSender::Requests::add_run(Request &request, uint64_t key) {
+  uint64_t serial = 0;
+  auto takes = [&](const HttpMessage &follower) { return fits(request, follower); };
+  while (protocol_->carries_runs() && !request.alone && request.content.messages.size() < most_) {
+    auto follower = queue_.start_behind(key, takes, serial);
+    if (!follower)
+      return;
+    request.add(serial, std::move(*follower));
+  }
+}
+
+bool HttpSender::Requests::fits(const Request &request, const HttpMessage &message) const {
+  return !message.failed && request.weight + message.weight <= most_weight_;
 }
 
 /* Counts the request as started. It is not allowed to although may_form() was true if another process was faster. */
@@ -332,7 +381,6 @@ void HttpSender::Requests::run(Requested::iterator request) {
 
 void HttpSender::Requests::done(Requested::iterator request, CURLcode code) {
   assert(loop_.is_loop_thread());
-  bool again = false;
   try {
     request->transfer->ended(code);
     if (request->transfer->needs_new_connection()) {
@@ -342,12 +390,8 @@ void HttpSender::Requests::done(Requested::iterator request, CURLcode code) {
     if (peer_->http2 && request->transfer->timed_out(code))
       loop_.end_silent_connection(request->transfer->handle(), *host_, peer_->timeout);
     const HttpVerdict verdict = classify(*request, code);
-    again = verdict.send_each_alone;
     const bool pauses_long = obey(*request, verdict);
-    if (again)
-      split(request);
-    else
-      end(*request, verdict);
+    end(*request, verdict);
     if (pauses_long)
       shed();
   } catch (const std::exception &error) {
@@ -365,10 +409,12 @@ HttpVerdict HttpSender::Requests::classify(Request &request, CURLcode code) {
   if (!failure) {
     const std::vector<HttpMessage> &messages = request.content.messages;
     HttpVerdict verdict = protocol_->classify_response(transfer, code, request.content);
-    verdict.send_each_alone &= messages.size() > 1;
-    for (size_t i = 0; !verdict.send_each_alone && i < messages.size(); i++)
+    verdict.blames_one |= verdict.each.empty() && verdict.outcome == Outcome::Retry;
+    verdict.blames_one &= messages.size() > 1;
+    for (size_t i = 0, n = request.ending(verdict); i < n; i++)
       if (verdict.of(i).outcome != Outcome::Sent)
         peer_->history->answered_events.add(messages[i].position);
+    shrink(request, verdict);
     if (verdict.refuses_token && is_first_refusal(request))
       return {{Outcome::Returned, "the endpoint has refused the access token: another one is fetched"}};
     return verdict;
@@ -376,9 +422,13 @@ HttpVerdict HttpSender::Requests::classify(Request &request, CURLcode code) {
   if (failure->no_descriptor)
     loop_.descriptors_ran_out();
   failure->error = protocol_->without_secrets(failure->error, request.content);
-  /* Any one of the messages may break the connection. After a timeout they have failed: that takes long enough. */
-  failure->send_each_alone = request.content.messages.size() > 1 && failure->outcome == Outcome::RetryBlameSink &&
-                             code != CURLE_OPERATION_TIMEDOUT;
+  /* Any one of the messages may break the connection: on a new one it is seen which. A timeout may be an outage, and
+   * takes long. */
+  std::vector<HttpMessage> &messages = request.content.messages;
+  const bool broke = failure->outcome == Outcome::RetryBlameSink || failure->outcome == Outcome::Deferred;
+  failure->blames_one = messages.size() > 1 && broke && code != CURLE_OPERATION_TIMEDOUT;
+  for (size_t i = 0; failure->blames_one && i < messages.size(); i++)
+    messages[i].kept = KeptConnection::NONE;
   return std::move(*failure);
 }
 
@@ -399,44 +449,73 @@ void HttpSender::Requests::keep_acknowledgements(const Request &request) {
     queue_.acknowledged(request.serials[i], std::move(texts[i]));
 }
 
+static Verdict behind_a_failure() {
+  return {Outcome::Returned, "waits behind a failed event of the same key"};
+}
+
+/* What waits behind a failure is returned together with it, so that it is not sent before. */
 void HttpSender::Requests::end(Request &request, const HttpVerdict &verdict) {
+  const size_t ends = request.ending(verdict);
   if (verdict.gone)
     gone_ = true;
-  std::vector<uint64_t> sent;
-  sent.reserve(request.serials.size());
   assert(verdict.each.empty() || verdict.each.size() == request.serials.size());
-  for (size_t i = 0; i < request.serials.size(); i++) {
+
+  std::vector<uint64_t> sent;
+  std::unordered_set<uint64_t> failed_keys;
+  SendQueue<HttpMessage>::Failures failures;
+  bool halts = verdict.gone;
+  for (size_t i = 0; i < ends; i++) {
+    const uint64_t serial = request.serials[i], key = request.content.messages[i].key_hash;
     const Verdict &end = verdict.of(i);
+    halts |= end.outcome == Outcome::SinkDown;
     if (end.outcome == Outcome::Sent)
-      sent.push_back(request.serials[i]);
+      sent.push_back(serial);
+    else if (!failed_keys.insert(key).second && key != 0)
+      failures.emplace_back(serial, behind_a_failure());
     else if (end.outcome == Outcome::Rejected)
-      queue_.refuse(request.serials[i], end.error, end.reason);
+      failures.emplace_back(serial, queue_.refusal(end.error, end.reason));
     else
-      queue_.fail(request.serials[i], end, verdict.gone || end.outcome == Outcome::SinkDown);
+      failures.emplace_back(serial, end);
   }
+  if (ends < request.serials.size())
+    request.halve(ends);
+  if (ends == 0)
+    reporter_->failed(verdict.reason);
+  failed_keys.erase(0);
+  for (uint64_t serial : request.take_behind(failed_keys))
+    failures.emplace_back(serial, behind_a_failure());
+  if (request.outage != outages_) /* the one to blame is not looked for any more */
+    for (uint64_t serial : request.take_all_behind())
+      failures.emplace_back(serial, Verdict{Outcome::Returned, "not sent again: the sink is down"});
+  if (!failures.empty())
+    queue_.fail(std::move(failures), halts);
   if (!sent.empty()) {
     refused_grant_.reset();
     if (queue_.keeps_acknowledgements())
       keep_acknowledgements(request);
     queue_.succeed(sent);
   }
+  if (auto part = request.next_part())
+    forming_.emplace_front(request.outage, request.formed, std::move(*part));
+}
+
+/* A request of several messages is larger than the peer allows. */
+void HttpSender::Requests::shrink(const Request &request, const HttpVerdict &verdict) {
+  if (!verdict.blames_one || verdict.reason != OB_REASON_TOO_LARGE || request.weight / 2 >= most_weight_)
+    return;
+  most_weight_ = std::max<size_t>(request.weight / 2, 1);
+  reporter_->log(OB_LOG_WARNING, "the endpoint refuses " + std::to_string(request.serials.size()) +
+                                     " events in a request as too large: requests are now at most " +
+                                     std::to_string(most_weight_) + " bytes");
 }
 
 void HttpSender::Requests::end_all(Request &request, Outcome outcome, const char *error) {
+  SendQueue<HttpMessage>::Failures failures;
   for (uint64_t serial : request.serials)
-    queue_.fail(serial, outcome, error);
-}
-
-/* Each message gets a request of its own. */
-void HttpSender::Requests::split(Requested::iterator request) {
-  std::vector<HttpMessage> &messages = request->content.messages;
-  Requested alone(messages.size());
-  auto one = alone.begin();
-  for (size_t i = 0; i < messages.size(); i++, ++one) {
-    one->alone = true;
-    add(*one, request->serials[i], std::move(messages[i]));
-  }
-  forming_.splice(forming_.begin(), alone);
+    failures.emplace_back(serial, Verdict{outcome, error});
+  for (uint64_t serial : request.take_all_behind())
+    failures.emplace_back(serial, Verdict{Outcome::Returned, error});
+  queue_.fail(std::move(failures), false);
 }
 
 /* Keeps no more idle handles than active ones. */
@@ -472,7 +551,7 @@ bool HttpSender::Requests::obey(const Request &request, const HttpVerdict &verdi
   const auto pause = std::min(std::chrono::milliseconds(std::max<int64_t>(verdict.pause_ms, 0)), peer_->max_pause);
   bool sent = false;
   for (size_t i = 0; !sent && i < request.serials.size(); i++)
-    sent = !verdict.send_each_alone && verdict.of(i).outcome == Outcome::Sent;
+    sent = !verdict.blames_one && verdict.of(i).outcome == Outcome::Sent;
   with_limiter([&](auto &limiter) {
     if (verdict.slow_down)
       limiter.slow_down(request.started, now, verdict.too_many);
@@ -565,7 +644,7 @@ Submitted HttpSender::submit(const ob_event &event) {
 }
 
 void HttpSender::flush() {
-  requests_->queue().wake_if_needed();
+  requests_->flush();
 }
 
 void HttpSender::poll() {
@@ -574,11 +653,11 @@ void HttpSender::poll() {
 
 void HttpSender::pause() {
   begin_slowly();
-  requests_->queue().begin_outage();
+  requests_->begin_outage();
 }
 
 void HttpSender::release_queued() {
-  requests_->queue().release_queued("not sent yet");
+  requests_->release_queued();
 }
 
 void HttpSender::abandon() {

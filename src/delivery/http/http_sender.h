@@ -1,7 +1,8 @@
 /*
  * http_sender.h: a sink made of an HttpProtocol: it sends messages by HTTP requests, on the HTTP loop's thread. A
- * request carries one message or several, always of different keys; several requests are in flight at once. Messages
- * collect while all requests are in flight, so requests become larger under load, and no message waits for others.
+ * request carries one message or several, of different keys, or also runs of a key in their order; several requests
+ * are in flight at once. Messages collect while all requests are in flight, so requests become larger under load, and
+ * no message waits for others unless the protocol says so.
  * How many requests may run, and how often one may start, is the limiter's decision (concurrency_limiter.h).
  */
 #pragma once
@@ -17,45 +18,11 @@
 
 #include "delivery/engine/send_queue.h"
 #include "delivery/http/http_loop.h"
+#include "delivery/http/http_message.h"
 #include "delivery/http/http_peer.h"
 #include "delivery/http/http_transfer.h"
 
 namespace outbox {
-
-/* The request that the protocol has made of an event, or what it needs of it for a request with several messages. */
-struct HttpMessage {
-  std::string url = {}; /* empty: HttpProtocol::url() */
-  HttpHeaders headers = {};
-  std::string body = {};
-  std::vector<std::string> parts = {}; /* for the protocol alone */
-  size_t weight = 0;                   /* what counts for HttpProtocol::most_weight() */
-
-  /* Set by the sender. */
-  uint64_t ticket = 0, key_hash = 0;
-  int64_t position = 0;
-  bool failed = false; /* its last delivery: it may be to blame for what happened to others, and is sent alone */
-  KeptConnection kept = KeptConnection::FREE;
-  size_t size() const;
-};
-
-/* A secret that is granted for a time, such as an access token, and goes with each request; or why there is none. */
-struct HttpGrant {
-  std::shared_ptr<const std::string> secret = {}; /* null: there is none */
-  std::string error = {};                         /* empty: it is not known yet whether there will be one */
-};
-
-/* The messages of a request, and the grant that goes with them. */
-struct HttpContent {
-  std::vector<HttpMessage> messages = {};
-  std::shared_ptr<const std::string> grant = {}; /* null: HttpProtocol::grant() is nothing */
-};
-
-/* Each attempt adds these to its request: headers, such as a signature, and the body if it is not that of the only
- * message. */
-struct HttpCall {
-  HttpHeaders headers = {};
-  std::string body = {};
-};
 
 /* Prepares a transfer: URL and headers are those of the first message. Content and call must live until it has
  * ended. */
@@ -70,6 +37,10 @@ public:
   virtual const std::string &url() const = 0;
   virtual size_t most_messages() const { return 1; } /* in one request */
   virtual size_t most_weight() const { return SIZE_MAX; }
+  /* Whether a request may carry several messages of a key: its answer is then one for all messages. */
+  virtual bool carries_runs() const { return false; }
+  /* So long, from its first message on, a request that could carry more waits for them. */
+  virtual std::chrono::milliseconds collects_for() const { return std::chrono::milliseconds(0); }
 
   /* The main thread. Throws BadInput for an event that cannot be sent. */
   virtual HttpMessage render(const ob_event &event) const = 0;
@@ -103,8 +74,14 @@ public:
  *
  * A request without an answer: a refused connection, an unknown name, a failed TLS handshake and the network guard
  * are SinkDown; a connection that breaks after the request was begun, and a timeout, are RetryBlameSink. If it was a
- * kept connection, the first time is Deferred. Of several messages that broke a connection each is sent again in a
- * request of its own, and so is each message whose last delivery failed.
+ * kept connection, the first time is Deferred.
+ *
+ * Where one answer, or none, is for several messages, any one of them may be to blame: after an answer that refuses
+ * messages (Outcome::Retry) and after a broken connection they are sent again, half of them at a time, one request
+ * after the other, until the one is found, and the others spend no attempt. After RetryBlameSink, an outage perhaps,
+ * the first message ends so, and only the others are sent again: so each request that fails counts once. Once the
+ * circuit is open they are returned. A message whose last delivery failed is sent alone. After 413 requests become
+ * smaller.
  *
  * After HTTP 410 the sink is disabled. A grant may be withdrawn before it ends: messages that were sent with one that
  * was refused are returned without an attempt, and what the peer says about the next one counts.
