@@ -32,6 +32,39 @@ void set_format(const Options &server, WebhookConfig &config) {
   }
 }
 
+/* The events of a request share its URL and its headers. */
+void set_batch(const Options &server, WebhookConfig &config) {
+  if (!config.batch) {
+    refuse_without_meaning(server, BATCH_FORMAT, "It says how the events of option \"batch\" are joined.");
+    return;
+  }
+  const char *one_event = "In a request of several events it would be that of one of them.";
+  if (config.format == WebhookFormat::CloudEvents)
+    refuse_value(BATCH, "The attributes of a binary CloudEvent are headers, and a request has one of each.",
+                 "Set option format to cloudevents-structured.");
+  if (config.format == WebhookFormat::Raw && !config.body)
+    refuse_value(BATCH, "In format \"raw\" the id of an event is a header, and a request has one of each.",
+                 "Receivers drop duplicates by the id. Write it into each event's part: set option body to '{\"id\": "
+                 "${id}, \"payload\": ${payload}}', or to '${payload}' if the payload has an id of its own.");
+  if (config.body && config.body->empty())
+    refuse_value(BATCH, "Option \"body\" is empty: there is nothing to join.", "Leave one of them out.");
+  if (config.target.has_variables())
+    refuse_value(BATCH, "Option \"url\" has variables, and a request has one URL.",
+                 "Leave out option batch, or the variables.");
+  if (config.idempotency_key)
+    refuse_without_meaning(server, IDEMPOTENCY_KEY, one_event);
+  refuse_without_meaning(server, FORWARD_HEADERS, one_event);
+  for (auto &[name, text] : config.server_headers)
+    if (text.find("${") != text.npos)
+      refuse_value(BATCH, "Header \"" + name + "\" of option \"headers\" has variables. " + one_event,
+                   "Write the variable into option body.");
+  const bool lines = config.batch_format == BatchFormat::Lines;
+  if (lines)
+    config.content_type = "application/x-ndjson";
+  else if (config.cloud_events)
+    config.content_type = "application/cloudevents-batch+json; charset=utf-8";
+}
+
 void set_header(const std::string &name, const std::string &value, WebhookConfig &config) {
   refuse_credential(HEADERS, "Header", name, value);
   if (config.cloud_events && (same_name(name, "content-type") || config.cloud_events->is_attribute(name)))
@@ -72,6 +105,7 @@ std::shared_ptr<const WebhookConfig> parse_webhook(const Options &server, const 
   config->complete_peer(config->target.origin());
   config->check_certificate_is_used(config->target.origin());
   set_format(server, *config);
+  set_batch(server, *config);
   for (auto &[name, text] : config->server_headers)
     set_header(name, text, *config);
   config->id_header = config->header_prefix + "-id";

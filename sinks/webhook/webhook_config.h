@@ -33,14 +33,19 @@ struct WebhookConfig final : SinkConfig, WebhookOptions {
   void check_event(const ob_event &event) const override;
   std::chrono::milliseconds longest_delay() const override { return max_pause; }
   Preview preview(const ob_event &event, int64_t now) const override;
-  /* The request without what each attempt adds: timestamp, signature, credentials. */
+  /* The request without what each attempt adds: timestamp, signature, credentials. With `batch`: the event's part of
+   * a request. */
   HttpMessage render(const ob_event &event) const;
+  /* With `batch`: the request of these parts, without what each attempt adds. */
+  HttpMessage joined(const std::vector<HttpMessage> &parts) const;
   /* Of a request of render(): otherwise it has neither a body nor Content-Type. */
   static bool has_content(const HttpMessage &request) { return find_header(request.headers, "Content-Type"); }
-  /* The headers that an attempt at `now` (Unix time in seconds) adds. */
-  HttpHeaders attempt_headers(const HttpContent &content, int64_t now) const;
+  /* The headers that an attempt at `now` (Unix time in seconds) adds to the request. `token`: null, or an access
+   * token. */
+  HttpHeaders attempt_headers(const HttpMessage &request, const std::string *token, int64_t now) const;
 
 private:
+  HttpMessage render_part(const ob_event &event) const;
   void write_content(const ob_event &event, HttpMessage &request) const;
   void write_event_headers(const ob_event &event, HttpMessage &request) const;
 };

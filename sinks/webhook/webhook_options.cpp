@@ -38,10 +38,18 @@ const OptionTable<WebhookOptions> &WebhookOptions::table() {
       row(BODY, &Of::body, As{BodyTemplate::parse, "`{\"payload\": ${payload}}`"},
           "Instead of the format's body: a JSON [template](docs/webhooks-reference.md#templates). Empty: no body.")
           .otherwise("that of the format"),
+      row(BATCH, &Of::batch, As{Batch::parse, "`100`, `100, 256kB`, `100, 256kB, 20ms`"},
+          "[Several events in a request](docs/webhooks.md#several-events-in-one-request): at most so many (1 to 10000), "
+          "with a body of so many bytes (1kB to 16MB; default 1MB), for which the first of them waits so long (0 to 5s; "
+          "default 0).")
+          .otherwise("one event in a request, and no list"),
+      row(BATCH_FORMAT, &Of::batch_format,
+          Choice<BatchFormat>{{{"array", BatchFormat::Array}, {"ndjson", BatchFormat::Lines}}},
+          "With `batch`: a JSON array, or one event in each line (`application/x-ndjson`)."),
       row(SOURCE, &Of::source, CloudEvents::parse_source, "Of CloudEvents: a template of a URI reference."),
       row("header_prefix", &Of::header_prefix, Choice<std::string>{{{"webhook", "webhook"}, {"svix", "svix"}}},
           "First part of the names of the headers for id, timestamp and signature."),
-      row("idempotency_key", &Of::idempotency_key, Boolean{},
+      row(IDEMPOTENCY_KEY, &Of::idempotency_key, Boolean{},
           "Whether [`Idempotency-Key`](docs/webhooks.md#call-an-existing-endpoint) carries the event's `dedup_key`, or "
           "else its id."),
       HttpPeer::rows(),
@@ -50,7 +58,7 @@ const OptionTable<WebhookOptions> &WebhookOptions::table() {
           "[stopped sinks](docs/webhooks-reference.md#stopped-sinks). 0: never."),
       row(HEADERS, &Of::server_headers,
           As{parse_headers, "a flat JSON object: `{\"X-Tenant\": \"${header.tenant}\"}`"}, "Sent with each request."),
-      row("forward_headers", &Of::forwarded,
+      row(FORWARD_HEADERS, &Of::forwarded,
           As{ForwardedHeaders::parse, "names separated by commas, which may end with `*`"},
           "Which of the event's headers are sent; "
           "[some are never sent](docs/webhooks-reference.md#headers-of-the-event).")

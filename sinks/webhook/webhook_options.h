@@ -9,15 +9,18 @@
 #include "delivery/formats/standard_webhooks.h"
 #include "delivery/http/http_headers.h"
 #include "delivery/http/http_peer.h"
+#include "webhook_batch.h"
 #include "webhook_body.h"
 #include "webhook_forward.h"
 #include "webhook_url.h"
 
 namespace outbox {
 
-inline constexpr OptionName BODY{"body"}, DISABLE_AFTER{"disable_after"}, OAUTH_TOKEN_URL{"oauth_token_url"},
-    OAUTH_CLIENT_ID{"oauth_client_id"}, OAUTH_SCOPE{"oauth_scope"}, OAUTH_AUDIENCE{"oauth_audience"},
-    SECRET{"secret"}, OLD_SECRET{"old_secret"}, OAUTH_CLIENT_SECRET{"oauth_client_secret"}, USERNAME{"username"};
+inline constexpr OptionName BATCH{"batch"}, BATCH_FORMAT{"batch_format"}, BODY{"body"},
+    DISABLE_AFTER{"disable_after"}, OAUTH_TOKEN_URL{"oauth_token_url"}, OAUTH_CLIENT_ID{"oauth_client_id"},
+    OAUTH_SCOPE{"oauth_scope"}, OAUTH_AUDIENCE{"oauth_audience"}, SECRET{"secret"}, OLD_SECRET{"old_secret"},
+    OAUTH_CLIENT_SECRET{"oauth_client_secret"}, USERNAME{"username"}, IDEMPOTENCY_KEY{"idempotency_key"},
+    FORWARD_HEADERS{"forward_headers"};
 
 enum class WebhookFormat { StandardWebhooks, CloudEvents, Structured, Raw };
 
@@ -26,6 +29,8 @@ struct WebhookOptions : HttpPeer {
   WebhookUrl target; /* empty at DDL time if it may be in the user mapping */
   WebhookFormat format = WebhookFormat::StandardWebhooks;
   std::optional<BodyTemplate> body; /* replaces the format's body */
+  std::optional<Batch> batch;       /* none: one event in a request */
+  BatchFormat batch_format = BatchFormat::Array;
   Template source = CloudEvents::default_source();
   std::string header_prefix = "webhook";
   bool idempotency_key = false;

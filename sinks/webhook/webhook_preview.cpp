@@ -26,12 +26,15 @@ std::string host_of(const std::string &url) {
 class RequestPreview {
 public:
   RequestPreview(const WebhookConfig &config, const ob_event &event, int64_t now)
-      : config_(config), content_{{config.render(event)}}, now_(now) {}
+      : config_(config), request_(config.render(event)), now_(now) {
+    if (config.batch)
+      request_ = config.joined({request_});
+  }
 
   Preview parts() {
     Preview parts;
     bool secret_url = config_.target.text().empty() || config_.url_is_secret;
-    HttpMessage &request = content_.messages.at(0);
+    HttpMessage &request = request_;
     const std::string &url = request.url.empty() ? config_.target.text() : request.url;
 
     parts.push_back(bytes_part("method", {}, config_.method));
@@ -64,7 +67,7 @@ private:
     }
     if (config_.oauth)
       parts.push_back(text_part("header", "Authorization", "(Bearer ***)"));
-    for (auto &[name, value] : config_.attempt_headers(content_, now_))
+    for (auto &[name, value] : config_.attempt_headers(request_, nullptr, now_))
       if (is_secret(name))
         parts.push_back(text_part("header", name, "(" + std::string(scheme_of(name, value)) + "***)"));
       else
@@ -83,7 +86,7 @@ private:
   }
 
   const WebhookConfig &config_;
-  HttpContent content_;
+  HttpMessage request_;
   const int64_t now_;
 };
 

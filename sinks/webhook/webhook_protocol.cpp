@@ -2,6 +2,7 @@
 #include "webhook_protocol.h"
 
 #include <ctime>
+#include <iterator>
 
 namespace outbox {
 
@@ -32,10 +33,17 @@ void WebhookProtocol::refused(const std::shared_ptr<const std::string> &grant) c
 }
 
 HttpCall WebhookProtocol::call(const HttpContent &content) const {
-  return {.headers = config_->attempt_headers(content, time(nullptr))};
+  if (!config_->batch)
+    return {.headers = config_->attempt_headers(content.messages.at(0), content.grant.get(), time(nullptr))};
+  HttpMessage request = config_->joined(content.messages);
+  HttpCall call{.headers = config_->attempt_headers(request, content.grant.get(), time(nullptr)),
+                .body = std::move(request.body)};
+  call.headers.insert(call.headers.begin(), std::make_move_iterator(request.headers.begin()),
+                      std::make_move_iterator(request.headers.end()));
+  return call;
 }
 
-const char *hint_of(long status) {
+const char *hint_of(long status, bool batch) {
   switch (status) {
   case 401:
   case 403:
@@ -51,9 +59,13 @@ const char *hint_of(long status) {
     return "The endpoint limits requests: set option rate_limit, or ask its operator for a higher limit.";
   default:
     return status >= 300 && status < 400 ? "Set option url to where the endpoint is now: redirects are not followed."
-           : status >= 400 && status < 500 ? "The endpoint may accept only other types of events: see its log."
-           : status >= 500                 ? "See the endpoint's log."
-                                           : "";
+           : status >= 400 && status < 500
+               ? batch
+                     ? "The endpoint may accept no list of events: drop option batch, or set batch_format to what it "
+                       "reads. Its log may say more."
+                     : "The endpoint may accept only other types of events: see its log."
+           : status >= 500 ? "See the endpoint's log."
+                           : "";
   }
 }
 
@@ -78,7 +90,7 @@ HttpVerdict WebhookProtocol::classify_response(const HttpTransfer &answer, CURLc
                        .idempotency_key = !sent && find_header(request.headers, "idempotency-key")});
   if (!sent) {
     verdict.error = without_secrets(verdict.error, content);
-    verdict.hint = hint_of(status);
+    verdict.hint = hint_of(status, config_->batch.has_value());
   }
   return verdict;
 }
@@ -88,7 +100,8 @@ std::vector<std::string> WebhookProtocol::acknowledgements(const HttpTransfer &a
                                                            const HttpContent &content) const {
   constexpr size_t longest = 100;
   const std::string id = without_secrets(answer.header("X-Request-Id"), content);
-  return {"HTTP " + std::to_string(answer.status()) + (id.empty() ? "" : ", X-Request-Id " + id.substr(0, longest))};
+  return std::vector(content.messages.size(), "HTTP " + std::to_string(answer.status()) +
+                                                  (id.empty() ? "" : ", X-Request-Id " + id.substr(0, longest)));
 }
 
 std::string WebhookProtocol::without_secrets(std::string_view text, const HttpContent &content, bool cut) const {

@@ -13,8 +13,9 @@
 
 namespace outbox {
 
-/* The next step after a response that is not a success. Static string. */
-const char *hint_of(long status);
+/* The next step after a response that is not a success. `batch`: the request was one of several events. Static
+ * string. */
+const char *hint_of(long status, bool batch = false);
 
 class WebhookProtocol final : public HttpProtocol {
 public:
@@ -22,6 +23,12 @@ public:
   WebhookProtocol(std::shared_ptr<const WebhookConfig> config, std::shared_ptr<Reporter> reporter);
 
   const std::string &url() const override { return config_->url(); }
+  size_t most_messages() const override { return config_->batch ? config_->batch->events : 1; }
+  size_t most_weight() const override { return config_->batch ? config_->batch->bytes : SIZE_MAX; }
+  bool carries_runs() const override { return true; }
+  std::chrono::milliseconds collects_for() const override {
+    return config_->batch ? config_->batch->wait : std::chrono::milliseconds(0);
+  }
   HttpMessage render(const ob_event &event) const override { return config_->render(event); }
   std::optional<HttpGrant> grant() const override;
   void refused(const std::shared_ptr<const std::string> &grant) const override;

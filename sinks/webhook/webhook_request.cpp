@@ -57,6 +57,11 @@ void WebhookConfig::check_event(const ob_event &event) const {
   if (event.payload_is_bytes && has_control(view(event.content_type)))
     throw BadInput(OB_BAD_VALUE, "content_type", "content type contains a control character",
                    "It is sent as the header Content-Type.");
+  if (event.payload_is_bytes && batch && !body && !cloud_events)
+    throw BadInput(OB_BAD_VALUE, "payload_bytes", "an event with payload_bytes cannot be sent to this sink",
+                   "Option \"batch\" of the sink joins events to JSON, and bytes are none.",
+                   "Send it to a sink without that option, or set option \"format\" to cloudevents-structured, which "
+                   "has them in base64.");
   if (cloud_events)
     check_cloud_event(*cloud_events, event);
   if (target.has_variables())
@@ -113,7 +118,39 @@ void WebhookConfig::write_event_headers(const ob_event &event, HttpMessage &requ
   }
 }
 
+/* HTTP ignores blanks around a value. */
+static void clear_blank_values(HttpHeaders &headers) {
+  for (auto &[name, value] : headers)
+    if (value.find_first_not_of(" \t") == value.npos)
+      value.clear();
+}
+
+HttpMessage WebhookConfig::render_part(const ob_event &event) const {
+  HttpMessage whole, part;
+  write_content(event, whole);
+  part.body = std::move(whole.body);
+  part.weight = part.body.size() + 1; /* with what separates it from the next */
+  part.parts.push_back(uuid_text(event.id));
+  if (event.is_test)
+    part.headers.emplace_back("Outbox-Probe", "true");
+  return part;
+}
+
+HttpMessage WebhookConfig::joined(const std::vector<HttpMessage> &parts) const {
+  HttpMessage request;
+  request.headers = parts.at(0).headers;
+  request.body = batch_body(batch_format, parts);
+  request.headers.emplace_back("User-Agent", "outbox");
+  request.headers.emplace_back("Content-Type", content_type);
+  request.headers.emplace_back(id_header, batch_id(parts));
+  request.headers.insert(request.headers.end(), headers.begin(), headers.end());
+  clear_blank_values(request.headers);
+  return request;
+}
+
 HttpMessage WebhookConfig::render(const ob_event &event) const {
+  if (batch)
+    return render_part(event);
   HttpMessage request;
   if (target.has_variables())
     request.url = target.render(event);
@@ -127,17 +164,14 @@ HttpMessage WebhookConfig::render(const ob_event &event) const {
     if (std::string text; value.render(event, text))
       request.headers.emplace_back(name, std::move(text));
   write_event_headers(event, request);
-  for (auto &[name, value] : request.headers)
-    if (value.find_first_not_of(" \t") == value.npos)
-      value.clear(); /* HTTP ignores blanks around a value */
+  clear_blank_values(request.headers);
   return request;
 }
 
-HttpHeaders WebhookConfig::attempt_headers(const HttpContent &content, int64_t now) const {
-  const HttpMessage &request = content.messages.at(0);
+HttpHeaders WebhookConfig::attempt_headers(const HttpMessage &request, const std::string *token, int64_t now) const {
   HttpHeaders added = auth.headers;
-  if (content.grant)
-    added.emplace_back("Authorization", "Bearer " + *content.grant);
+  if (token)
+    added.emplace_back("Authorization", "Bearer " + *token);
   added.emplace_back(timestamp_header, std::to_string(now));
   std::string signatures;
   for (const standard_webhooks::SigningKey &key : auth.signing_keys)

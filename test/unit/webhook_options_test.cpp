@@ -53,6 +53,9 @@ TEST(WebhookOptions, EachBadValueIsNamed) {
       {"idempotency_key", {"id"}},
       {"method", {"GET", ""}},
       {"body", {"{"}},
+      {"batch",
+       {"", "0", "10001", "many", "100 events", "100, 100", "100, 17MB", "100, 1MB, 6s", "100, 1MB, 20ms, 1"}},
+      {"batch_format", {"json"}},
       {"ca_pem", {"no certificate", "", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"}},
   };
   for (auto &[name, values] : bad)
@@ -97,6 +100,21 @@ TEST(WebhookOptions, WhatGoesIllTogetherIsRefused) {
   refuses({{"headers", R"({"Content-Type": "a/b"})"}, {"format", "cloudevents"}}, "headers");
   refuses({{"headers", R"({"CE-tenant": "a"})"}, {"format", "cloudevents"}}, "headers");
   refuses({{"headers", R"({"idempotency-key": "a"})"}, {"idempotency_key", "true"}}, "headers");
+  const Options batch = {{"batch", "100"}};
+  auto with_batch = [&](Options more) {
+    more.insert(batch.begin(), batch.end());
+    return more;
+  };
+  refuses(with_batch({{"format", "cloudevents"}}), "batch");
+  refuses(with_batch({{"format", "raw"}}), "batch");
+  refuses(with_batch({{"body", ""}}), "batch");
+  refuses(with_batch({{"headers", R"({"X-Type": "${event_type}"})"}}), "batch");
+  refuses(with_batch({{"idempotency_key", "true"}}), "idempotency_key");
+  refuses(with_batch({{"forward_headers", "traceparent"}}), "forward_headers");
+  refuses({{"batch_format", "ndjson"}}, "batch_format");
+  EXPECT_EQ(refused({{"url", "https://example.com/${aggregate_id}"}, {"batch", "100"}}).subject, "batch");
+  EXPECT_NO_THROW(webhook().parse(
+      with_batch({{"url", "https://example.com/"}, {"format", "raw"}, {"body", "${payload}"}}), nullptr));
   for (Options server : {Options{{"headers", R"({"Content-Type": "application/merge-patch+json", "ce-x": "1"})"}},
                          Options{{"format", "cloudevents"}, {"source", "urn:shop"}},
                          Options{{"format", "raw"}, {"body", "{}"}, {"method", "put"}}}) {
@@ -251,4 +269,30 @@ TEST(WebhookOptions, EventsThatTheOptionsCannotSendAreRefused) {
   for (const Options &server : {url, key, headers, Options{{"format", "cloudevents"}}, Options{{"format", "raw"}},
                                 Options{{"body", "{\"a\": ${header.x}}"}}})
     EXPECT_EQ(refusal(server, good), "");
+}
+
+TEST(WebhookOptions, TheBoundsOfABatch) {
+  const Batch batch = Batch::parse("batch", " 100 , 256kB,20ms");
+  EXPECT_EQ(batch.events, 100u);
+  EXPECT_EQ(batch.bytes, 256u * 1024);
+  EXPECT_EQ(batch.wait.count(), 20);
+  EXPECT_EQ(Batch::parse("batch", "1").bytes, 1u << 20);
+  EXPECT_EQ(Batch::parse("batch", "1").wait.count(), 0);
+}
+
+TEST(WebhookOptions, ARequestOfSeveralEventsIsNamedByThem) {
+  auto message = [](const char *id, const char *body) {
+    HttpMessage made;
+    made.parts = {id};
+    made.body = body;
+    return made;
+  };
+  const std::vector<HttpMessage> one = {message("a", "1")}, two = {message("a", "1"), message("b", "{\n}")};
+  EXPECT_EQ(batch_id(two), batch_id(two));
+  EXPECT_NE(batch_id(one), batch_id(two));
+  EXPECT_EQ(batch_id(one).size(), 36u);
+  EXPECT_EQ(batch_id(one)[14], '8');
+  EXPECT_EQ(batch_body(BatchFormat::Array, one), "[1]");
+  EXPECT_EQ(batch_body(BatchFormat::Array, two), "[1,{\n}]");
+  EXPECT_EQ(batch_body(BatchFormat::Lines, two), "1\n{ }\n");
 }

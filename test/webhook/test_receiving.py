@@ -81,14 +81,15 @@ def peers(rig, db, start, folder) -> dict[str, Peer]:
     (folder / "svix.mjs").write_text(FILES["receiver.mjs"].replace("standardwebhooks", "svix"))
     peers = {"fastapi": start(*uvicorn("receiver:app", folder)), "node": start("node", str(folder / "receiver.mjs")),
              "express": start("node", str(folder / "express.mjs")), "svix": start("node", str(folder / "svix.mjs")),
+             "batches": start(*uvicorn("batches:app", folder)),
              "article": start(*uvicorn("article_consumer:app", Path(__file__).parent))}
-    behind = {"fastapi": "/hooks", "article": "/events"}
+    behind = {"fastapi": "/hooks", "article": "/events", "batches": "/batches"}
     upstreams = [f"upstream {name} {{ server 127.0.0.1:{peers[name].service.port}; keepalive 16; }}" for name in behind]
     locations = [f"location {path} {{ proxy_pass http://{name}; {PROXY} }}" for name, path in behind.items()]
     nginx = rig.nginx(http="\n".join(upstreams), locations="\n".join(locations))
     for name, peer in peers.items():
         url = nginx.url + behind[name] if name in behind else peer.service.url
-        special = {"article": {"body": ARTICLE_BODY}, "svix": {"header_prefix": "svix"}}.get(name, {})
+        special = {"article": {"body": ARTICLE_BODY}, "svix": {"header_prefix": "svix"}, "batches": {"batch": "20"}}.get(name, {})
         db.webhook_sink(name, url, None if name == "article" else SECRET, aggregates=name, **special)
         peer.stream = Stream(db, name)
     for peer in peers.values():
@@ -102,7 +103,7 @@ DIFFICULT = {"total": 99.50, "text": "ä€😀\u2028\\\"\u0001 </script>", "big
 each = pytest.mark.parametrize("name", ["fastapi", "node", "express", "svix"])
 
 
-@pytest.mark.parametrize("name", ["fastapi", "node", "express", "svix", "article"])
+@pytest.mark.parametrize("name", ["fastapi", "node", "express", "svix", "batches", "article"])
 def test_all_of_a_stream_is_verified_and_in_order(peers, db, name):
     peer = peers[name]
     wait_until(peer.arrived, 30, lambda: f"{EVENTS} events; {db.sql('SELECT * FROM outbox.sinks')}")
@@ -117,6 +118,16 @@ def test_a_duplicate_is_answered_as_the_first_one_was_and_does_nothing(peers, na
     for age in (10, 0):
         assert post(peer.service.url, body.encode(), signed(event, body, age))[0] == 204
     assert peer.work().count(event) == 1
+
+
+def test_of_a_request_with_several_events_only_the_new_ones_are_processed(peers):
+    peer, ids = peers["batches"], [str(uuid.uuid4()) for _ in range(3)]
+    url = peer.service.url.removesuffix("/hooks") + "/batches"
+    for count in (2, 3, 3):
+        body = json.dumps([{"id": event, "type": "order.paid", "data": DIFFICULT} for event in reversed(ids[:count])])
+        assert post(url, body.encode(), signed("a-batch", body))[0] == 204
+    assert [event for event in peer.work() if event in ids] == [ids[1], ids[0], ids[2]]
+    assert post(url, b"[]", {})[0] == 401
 
 
 @each
