@@ -1,4 +1,5 @@
-"""Webhooks per second to a local nginx, beside what wrk alone sends to it."""
+"""Webhooks per second to a local nginx, beside what wrk alone sends to it; and events per second when a request
+carries several."""
 
 import re
 import subprocess
@@ -8,12 +9,13 @@ from collections import defaultdict
 from measure import Cpu
 from outbox_rig import wait_until
 from outbox_rig.database import Database
-from results import Failure, Results, Row, at_least
+from results import Failure, Results, Row, at_least, ratio_at_least
 from stage import SECRET, Stage, progress
 from watch import Watch
 
 KEYS = 10_000
 CONCURRENCIES = (32, 256)
+BATCH = "100"
 WRK_SECONDS = 5
 # The headers and the size of a webhook of ours.
 WRK_REQUEST = """\
@@ -65,12 +67,13 @@ def expected(db: Database, sink: str) -> dict[str, tuple[str, int]]:
             db.sql("SELECT id, partition_key, position FROM outbox.events_pending WHERE sink = %s", sink)}
 
 
-def ours(stage: Stage, url: str, log: AccessLog, name: str, events: int, concurrency: int) -> dict:
+def ours(stage: Stage, url: str, log: AccessLog, name: str, events: int, concurrency: int, **options: str) -> dict:
     """From switching delivery on to the last recorded delivery; checks that each event arrived once and in the order
-    of its key."""
+    of its key. (Of a request with several events the log has no ids of events: test/webhook/test_batches.py looks at
+    them.)"""
     log.empty()
     with stage.database(name) as db:
-        db.webhook_sink("main", url + "/hooks", secret=SECRET, concurrency=str(concurrency))
+        db.webhook_sink("main", url + "/hooks", secret=SECRET, concurrency=str(concurrency), **options)
         stage.pause(db)
         stage.load(db, "wide", events, "Order")
         arriving = expected(db, "main")
@@ -83,9 +86,11 @@ def ours(stage: Stage, url: str, log: AccessLog, name: str, events: int, concurr
         cpu = Cpu.now(worker, 0).since(before)
         wait_until(lambda: db.value("SELECT NOT EXISTS (SELECT FROM outbox.events)"), 30, "an empty table")
         stage.must_be_done(db)
-    log.must_hold("/hooks", arriving)
+    if "batch" not in options:
+        log.must_hold("/hooks", arriving)
     rate, cost = events / seconds, cpu.worker / events * 1e6
-    progress(f"concurrency {concurrency}: {rate:,.0f} webhooks/s, {cost:.0f} µs of CPU each")
+    said = "".join(f", {name} {value}" for name, value in options.items())
+    progress(f"concurrency {concurrency}{said}: {rate:,.0f} events/s, {cost:.1f} µs of CPU each")
     return {"rate": rate, "seconds": seconds, "cpu_us_per_event": cost, "worker_memory_mb": watch.memory / 2**20, "cores_busy": cpu.shares(),
             "limit": cpu.limit()}
 
@@ -112,4 +117,8 @@ def measure(stage: Stage, results: Results, events: int) -> None:
         found["wrk"] = wrk_alone(stage, nginx.url, concurrency)
         results.rows.append(Row(f"webhooks to nginx, {KEYS:,} keys, concurrency {concurrency}", found["rate"], "requests/s", found["wrk"], "wrk alone",
                                 goals=[at_least(15_000)] if concurrency == max(CONCURRENCIES) else [], limit=found["limit"]))
+    single = results.data[f"concurrency_{CONCURRENCIES[0]}"]["rate"]
+    found = results.data["batch"] = ours(stage, nginx.url, log, "batches", 5 * events, CONCURRENCIES[0], batch=BATCH)
+    results.rows.append(Row(f"events to nginx, {BATCH} in a request, concurrency {CONCURRENCIES[0]}", found["rate"], "events/s", single, "one in a request",
+                            goals=[ratio_at_least(5)], limit=found["limit"]))
     nginx.stop()
