@@ -25,24 +25,7 @@ class Peer:
         return [f"CREATE SERVER sut FOREIGN DATA WRAPPER outbox_rabbitmq OPTIONS (hosts '127.0.0.1:{self.broker.port}', exchange 'events')"]
 
     def read(self) -> list[Arrival]:
-        """By consuming: basic_get, which tells when the queue is empty, takes a round trip for each message. Without acknowledgements: what a cancelled
-        consumer has not acknowledged goes back to the queue, and basic_get may come before it."""
-        channel, found = self.broker.channel(), []
-
-        def arrived(properties, body: bytes) -> None:
-            found.append(Arrival(properties.message_id, json.loads(body)))
-
-        consumer = channel.basic_consume(self.queue.name, lambda _channel, _method, properties, body: arrived(properties, body), auto_ack=True)
-        before = -1
-        while before < len(found):
-            before = len(found)
-            channel.connection.process_data_events(0.2)
-        for _, properties, body in channel.basic_cancel(consumer):
-            arrived(properties, body)
-        while (message := channel.basic_get(self.queue.name, auto_ack=True))[0]:
-            arrived(message[1], message[2])
-        channel.connection.close()
-        return found
+        return [Arrival(properties.message_id, json.loads(body)) for _, properties, body in self.queue.read_all()]
 
     def kill(self) -> None:
         self.broker.kill()
