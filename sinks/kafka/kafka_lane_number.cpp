@@ -111,10 +111,13 @@ void KafkaSink::look_for_idleness(Time now) {
   idle_check_at_ = used_at_ + longest_idle;
   if (now < idle_check_at_)
     return;
-  if (held() == 0)
-    keep_one(now);
-  else
+  if (held() > 0) {
     idle_check_at_ = now + longest_idle;
+    return;
+  }
+  keep_one(now);
+  reporter->log(OB_LOG_INFO, "no event came for " + std::to_string(longest_idle.count()) +
+                                 " minutes: the sink has one Kafka producer again");
 }
 
 /* Brokers may limit the connections of a client, for example. Its keys go to a lane that works. */
@@ -141,6 +144,7 @@ void KafkaSink::keep_one(Time now) {
   Lanes others(std::make_move_iterator(lanes_.begin() + 1), std::make_move_iterator(lanes_.end()));
   lanes_.resize(1);
   destroy(std::move(others));
+  lanes_closed_ = true;
   growth_.restart(now);
 }
 

@@ -224,7 +224,7 @@ void KafkaSink::check_stall(Time now) {
 /* Reports whether a part of the sink has a problem while the rest works. */
 void KafkaSink::report_degraded() {
   std::string down, slow, throttled;
-  bool topics_changed = false;
+  bool topics_changed = std::exchange(lanes_closed_, false);
   for (const auto &lane : lanes_)
     topics_changed |= lane->take_topics_changed();
   if (topics_changed) {

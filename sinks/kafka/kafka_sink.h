@@ -85,6 +85,7 @@ private:
   Lanes opening_; /* connect, or wait for the change, and have no event */
   State state_ = State::Steady;
   bool is_shrinking_ = false;      /* Changing to one lane */
+  bool lanes_closed_ = false;      /* since report_degraded(), with the topics that they had paused */
   Time state_until_ = Time::max(); /* Opening, Changing */
   Time progress_at_{};             /* Changing: when an event was acknowledged last */
   KafkaGrowth growth_;

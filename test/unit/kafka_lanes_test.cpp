@@ -1,13 +1,17 @@
 /* A Kafka sink with several producers, which it opens because the mock cluster answers late. */
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <set>
 #include <string>
 
 #include "door.h"
 #include "kafka_broker.h"
+#include "passed_time.h"
 #include "patience.h"
+#include "sinks/kafka/kafka_order.h"
 
 namespace {
 
@@ -84,7 +88,22 @@ protected:
       ASSERT_EQ(message.value.value(), std::to_string(arrived[message.key.value()]++)) << "key " << *message.key;
   }
 
+  /* That run in this process; each has one thread of this name. */
+  static size_t running() {
+    size_t n = 0;
+    for (const auto &thread : std::filesystem::directory_iterator("/proc/self/task")) {
+      std::string name;
+      std::getline(std::ifstream(thread.path() / "comm"), name);
+      n += name == "rdk:main";
+    }
+    return n;
+  }
+  bool all_closed_but(size_t producers) {
+    return engine.until([&] { return running() <= producers; }, 60'000, 20);
+  }
+
   KafkaBroker broker;
+  PassedTime time;
   door::Engine engine;
   uint64_t ticket = 0, before = 0;
   std::map<uint64_t, int> keys; /* by ticket */
@@ -111,6 +130,47 @@ TEST_F(KafkaLanes, AreNotOpenedWhereTheBrokerIsNear) {
     send_all(sink, 5);
   ASSERT_TRUE(all_done());
   EXPECT_FALSE(told("producers")) << engine.log;
+}
+
+TEST_F(KafkaLanes, AreClosedAfterTenMinutesWithoutAnEventAndOpenedAgain) {
+  constexpr std::chrono::minutes nearly{9}, rest{2};
+  ob_sink *sink = open();
+  const size_t with_one = running();
+  for (int round = 0; round < 2; round++) {
+    grow(sink);
+    EXPECT_EQ(running(), with_one + 5);
+    begin_part();
+    time.pass(nearly);
+    send_all(sink, 1);
+    ASSERT_TRUE(all_done());
+    time.pass(nearly);
+    engine.collect();
+    EXPECT_EQ(running(), with_one + 5) << "an event came nine minutes ago";
+    time.pass(rest);
+    ASSERT_TRUE(engine.until([&] { return told("the sink has one Kafka producer again"); }, 5'000, 20)) << engine.log;
+    ASSERT_TRUE(all_closed_but(with_one));
+    send_all(sink, 5);
+    ASSERT_TRUE(all_done());
+    expect_all_sent();
+  }
+  check(ticket);
+}
+
+/* What a producer knows of topics ends with it, and so does what is told of them. */
+TEST_F(KafkaLanes, AreClosedWithTheirPausedTopics) {
+  ob_sink *sink = open();
+  grow(sink);
+  int key = 0; /* not of the producer that stays */
+  while (outbox::kafka_hash(door::text(std::to_string(key))) % 6 == 0)
+    key++;
+  broker.topic_error("outbox.event.Missing", RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART);
+  begin_part();
+  ASSERT_TRUE(send(sink, key, "Missing"));
+  ASSERT_TRUE(all_done()) << engine.log;
+  ASSERT_EQ(engine.status(sink).state, OB_SINK_DEGRADED);
+  time.pass(std::chrono::minutes(11));
+  EXPECT_TRUE(engine.until([&] { return engine.status(sink).state == OB_SINK_OK; }, 5'000, 20))
+      << engine.status(sink).last_error;
 }
 
 TEST_F(KafkaLanes, AnOutageOfAllBrokersIsOne) {
