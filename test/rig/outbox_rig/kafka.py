@@ -29,7 +29,7 @@ class Member:
 
     number: int
     cluster: str
-    controllers: dict[int, int]  # ports by broker
+    controllers: dict[int, int]  # ports by broker; others are no controllers
 
 
 def new_cluster() -> str:
@@ -56,10 +56,10 @@ class Kafka(Program):
         self.address = namespace.address if namespace else "127.0.0.1"
         self._tier = 4 if jit else 1
         self._properties = {
-            "process.roles": "broker,controller",
+            "process.roles": "broker,controller" if number in controllers else "broker",
             "node.id": str(number),
             "controller.quorum.voters": ",".join(f"{n}@127.0.0.1:{port}" for n, port in controllers.items()),
-            "listeners": f"PLAINTEXT://{self.address}:{self.port},CONTROLLER://127.0.0.1:{controllers[number]}",
+            "listeners": f"PLAINTEXT://{self.address}:{self.port}" + (f",CONTROLLER://127.0.0.1:{controllers[number]}" if number in controllers else ""),
             "advertised.listeners": f"PLAINTEXT://{self.address}:{self.port}",
             "controller.listener.names": "CONTROLLER",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",

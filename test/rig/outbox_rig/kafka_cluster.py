@@ -14,12 +14,12 @@ from .wait import patient, wait_until
 
 
 class KafkaCluster:
-    """Each member is broker and controller; a topic has a replica on each, and acknowledged records are on at least
-    two."""
+    """A topic has a replica on each broker, and acknowledged records are on at least two."""
 
     def __init__(self, name: str, directory: Path, log: Path, brokers: int = 3, properties: dict[str, str] = {},
-                 namespace: Namespace | None = None):
-        cluster, controllers = new_cluster(), {n: free_port() for n in range(1, brokers + 1)}
+                 namespace: Namespace | None = None, controllers: int | None = None, proxied: bool = False):
+        """`controllers`: the first of the brokers, of which half may be away; all of them by default. `proxied`: see Kafka."""
+        cluster, voters = new_cluster(), {n: free_port() for n in range(1, (controllers or brokers) + 1)}
         shared = {
             "auto.create.topics.enable": "false",
             "min.insync.replicas": "2",
@@ -30,7 +30,8 @@ class KafkaCluster:
             "metadata.max.idle.interval.ms": "200",
         } | properties
         self.brokers = {n: Kafka(f"{name}-{n}", directory / str(n), log.with_stem(f"{log.stem}-{n}"), properties=shared, jit=False,
-                                 member=Member(n, cluster, controllers), heap="256m", killed=True, namespace=namespace) for n in controllers}
+                                 member=Member(n, cluster, voters), heap="256m", killed=True, namespace=namespace, proxied=proxied)
+                        for n in range(1, brokers + 1)}
 
     # ---- life ------------------------------------------------------------------------------------------------
 
