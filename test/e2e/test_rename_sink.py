@@ -316,6 +316,25 @@ def test_events_that_come_during_a_swap_reach_the_server_for_which_they_were_enq
     assert {path: sorted(got) for path, got in by_path(receiver).items()} == {f"/{path}": got for path, got in numbers_of.items()}
 
 
+@pytest.mark.parametrize("after", [1, 2, 3])
+def test_an_event_for_both_that_comes_during_a_swap_reaches_both(db, receiver, after):
+    """Its transaction has written a row for each: neither gets the name that the other one still has."""
+    for name in ("a", "b"):
+        sink_at(db, receiver, name, f"/{name}", events="e")
+        db.sql("SELECT outbox.pause(%s)", name)
+    with db.connect(autocommit=False) as session:
+        for n, (old, new) in enumerate((("a", "c"), ("b", "a"), ("c", "b")), 1):
+            session.execute(f"ALTER SERVER {old} RENAME TO {new}")
+            if n == after:
+                db.sql("SELECT outbox.enqueue('Order', 'k', 'e', '1')")
+                db.sql("SELECT outbox.enqueue('Order', 'k', 'e', '2')")
+        session.commit()
+    assert sorted(db.sql("SELECT sink, payload FROM outbox.events")) == [("a", 1), ("a", 2), ("b", 1), ("b", 2)]
+    run(db, "SELECT outbox.resume('a')", "SELECT outbox.resume('b')")
+    db.wait_empty()
+    assert by_path(receiver) == {"/a": [1, 2], "/b": [1, 2]}
+
+
 def test_an_open_rename_stops_nobody(db, receiver, other):
     """A role with USAGE on one wrapper may leave one open for as long as it likes, also one that is refused."""
     sink_at(db, receiver, "crm", "/crm", events="e")

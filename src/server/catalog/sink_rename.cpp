@@ -189,6 +189,10 @@ static void rewrite_rows(const char *old_name, const char *new_name, RowsOf whos
   static Statement write_pending = make_statement<TEXTOID, TEXTOID, TIDARRAYOID>(
       "UPDATE outbox.events_pending SET sink = $2 WHERE ctid OPERATOR(pg_catalog.=) ANY ($3) "
       "AND sink OPERATOR(pg_catalog.=) $1");
+  static Statement write_unhindered = make_statement<TEXTOID, TEXTOID, TIDARRAYOID>(
+      "UPDATE outbox.events_pending AS e SET sink = $2 WHERE e.ctid OPERATOR(pg_catalog.=) ANY ($3) "
+      "AND e.sink OPERATOR(pg_catalog.=) $1 AND NOT EXISTS (SELECT FROM outbox.events_pending AS o "
+      "WHERE o.id OPERATOR(pg_catalog.=) e.id AND o.sink OPERATOR(pg_catalog.=) $2)");
   static Statement write_failed = make_statement<TEXTOID, TEXTOID, TIDARRAYOID>(
       "UPDATE outbox.events_failed SET sink = $2 WHERE ctid OPERATOR(pg_catalog.=) ANY ($3) "
       "AND sink OPERATOR(pg_catalog.=) $1");
@@ -196,7 +200,10 @@ static void rewrite_rows(const char *old_name, const char *new_name, RowsOf whos
 
   PG_TRY();
   {
-    rewrite_table(&read_pending, &write_pending, old_name, new_name, whose);
+    /* Another transaction may have enqueued an event for two sinks that exchange their names: until the commit, the
+     * row for the one is in the way of that for the other. */
+    const bool is_taken = whose == RowsOf::OTHERS && was_committed_name(new_name);
+    rewrite_table(&read_pending, is_taken ? &write_unhindered : &write_pending, old_name, new_name, whose);
     rewrite_table(&read_failed, &write_failed, old_name, new_name, whose);
   }
   PG_FINALLY();
@@ -204,8 +211,20 @@ static void rewrite_rows(const char *old_name, const char *new_name, RowsOf whos
   PG_END_TRY();
 }
 
-/* What operators were told of the sink stays told. Names may be exchanged, so all get a mark that no name of a sink
- * has, before the rows of dropped sinks go. In SPI. */
+/* A name that no sink has, for rows of sinks that exchange their names. */
+typedef struct Mark {
+  char name[NAMEDATALEN + 1];
+} Mark;
+
+static Mark mark_of(const char *name) {
+  Mark mark;
+
+  snprintf(mark.name, sizeof(mark.name), "\x01%s", name);
+  return mark;
+}
+
+/* What operators were told of the sink stays told. Names may be exchanged, so all get a mark before the rows of
+ * dropped sinks go. In SPI. */
 static void rename_conditions(const char *old_name, const char *new_name) {
   static Statement mark = make_statement<TEXTOID, TEXTOID>(
       "UPDATE outbox_internal.conditions SET sink = E'\\x01' OPERATOR(pg_catalog.||) $2 "
@@ -254,13 +273,9 @@ static const Rename *note(Oid server, const char *old_name, const char *new_name
 }
 
 static void rewrite_visible(const char *committed, const char *old_name, const char *new_name) {
-  if (strcmp(committed, old_name) == 0)
-    rewrite_rows(old_name, new_name, RowsOf::ALL);
-  else {
-    rewrite_rows(old_name, new_name, RowsOf::THIS_TRANSACTION);
-    if (committed[0] != '\0' && strcmp(committed, new_name) != 0)
-      rewrite_rows(committed, new_name, RowsOf::OTHERS);
-  }
+  rewrite_rows(old_name, new_name, RowsOf::THIS_TRANSACTION);
+  if (committed[0] != '\0' && strcmp(committed, new_name) != 0)
+    rewrite_rows(committed, new_name, RowsOf::OTHERS);
 }
 
 void sink_rename_rows(Oid server, const char *old_name, const char *new_name) {
@@ -293,6 +308,19 @@ static void rewrite_others(const char *committed, const char *name) {
   rewrite_rows(committed, name, RowsOf::OTHERS);
 }
 
+/* With the tables locked, so that each row that was in the way of another gets its mark too. */
+static void mark_others(const char *committed, const char *name) {
+  if (was_committed_name(name))
+    rewrite_rows(committed, mark_of(name).name, RowsOf::OTHERS);
+  else
+    rewrite_rows(committed, name, RowsOf::OTHERS);
+}
+
+static void rewrite_marked(const char *, const char *name) {
+  if (was_committed_name(name))
+    rewrite_rows(mark_of(name).name, name, RowsOf::ALL);
+}
+
 /* The transaction may have been open for long. Rows that it has written itself may have the name too. */
 static void check_others(const char *committed, const char *) {
   if (count_rows(committed, 2 * MAX_ROWS + 1) > 2 * MAX_ROWS)
@@ -310,7 +338,8 @@ static void finish(void) {
     with_lock_timeout(sink, [] { for_each_sink(rewrite_others); });
   if (!rename_lock_tables(timeout_ms()))
     report_no_lock(sink);
-  for_each_sink(rewrite_others);
+  for_each_sink(mark_others);
+  for_each_sink(rewrite_marked);
   for_each_sink(rename_conditions);
   for_each_sink([](const char *, const char *name) { finish_conditions(name); });
   owner_leave(scope);
