@@ -40,10 +40,13 @@ static size_t host_quota_for(size_t concurrency) {
   return 3 * concurrency + 3;
 }
 
+/* A static whose initialization throws is initialized again by the next call. */
 void init_libcurl() {
-  static const CURLcode ready = curl_global_init(CURL_GLOBAL_DEFAULT);
-  if (ready != CURLE_OK)
-    throw std::runtime_error(std::string("libcurl could not start: ") + curl_easy_strerror(ready));
+  [[maybe_unused]] static const bool is_ready = [] {
+    if (const CURLcode code = curl_global_init(CURL_GLOBAL_DEFAULT); code != CURLE_OK)
+      throw std::runtime_error(std::string("libcurl could not start: ") + curl_easy_strerror(code));
+    return true;
+  }();
 }
 
 void describe_libcurl(ob_client_library &out) {

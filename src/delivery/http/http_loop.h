@@ -25,7 +25,7 @@
 
 namespace outbox {
 
-/* Initializes libcurl, once. Throws std::runtime_error. */
+/* Initializes libcurl, once. Throws std::runtime_error; the next call tries again. */
 void init_libcurl();
 /* The versions of libcurl and OpenSSL. */
 void describe_libcurl(ob_client_library &out);
