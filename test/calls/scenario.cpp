@@ -1,6 +1,7 @@
 /* scenario.cpp: a worker without a server. It waits on the engine's descriptor alone, so a lost wake-up is a hang. */
 #include "scenario.h"
 
+#include <algorithm>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
@@ -13,6 +14,8 @@ namespace calls {
 
 /* Far more than any timeout or pause of a scenario, on a busy machine too. */
 static constexpr int hang_ms = 30'000;
+
+using Clock = std::chrono::steady_clock;
 
 std::vector<const Scenario *> &Scenario::all() {
   static auto &all = *new std::vector<const Scenario *>;
@@ -111,6 +114,8 @@ void Worker::ended(const ob_completion &completion) {
     key.sent++;
   else if (key.failed_at < 0 || flight.seq < key.failed_at)
     key.failed_at = flight.seq;
+  if (completion.outcome == OB_DEFERRED)
+    key.due = std::max(key.due, Clock::now() + std::chrono::milliseconds(completion.retry_after_ms));
   if (key.in_flight == 0 && key.failed_at >= 0) {
     key.next = key.failed_at;
     key.failed_at = -1;
@@ -128,8 +133,7 @@ size_t Worker::collect() {
   ob_log_line line;
   while (!is_out_of_memory_ && under_test([&] { return ob_next_log(engine_, &line); })) {
     is_out_of_memory_ = line.level == OB_LOG_FATAL;
-    if (getenv("CALLS_LOG"))
-      fprintf(stderr, "log: %s\n", line.text);
+    fprintf(stderr, "log: %s\n", line.text);
   }
   return all;
 }
@@ -149,14 +153,14 @@ void Worker::begin_again() {
 }
 
 /* False: some events are left that the sink does not take now. */
-bool Worker::submit(int each) {
+bool Worker::submit(int each, Clock::time_point now) {
   std::vector<std::string> payloads;
   std::vector<ob_event> events;
   std::vector<Flight> flights;
   payloads.reserve(keys_.size() * static_cast<size_t>(each)); /* events point into it */
   for (int seq = 0; seq < each; seq++)
     for (size_t k = 0; k < keys_.size(); k++)
-      if (seq >= keys_[k].next && keys_[k].failed_at < 0) {
+      if (seq >= keys_[k].next && keys_[k].failed_at < 0 && keys_[k].due <= now) {
         Flight flight{static_cast<int>(k), seq};
         events.push_back(event_of(flight.key, seq, payloads.emplace_back(payload_of(flight.key, seq))));
         events.back().ticket = ++last_ticket_;
@@ -174,15 +178,33 @@ bool Worker::submit(int each) {
   return taken == events.size();
 }
 
+/* A cause is over: what was deferred for it is due. */
+void Worker::look_for_resumed() {
+  char error[200];
+  while (!is_out_of_memory_ && under_test([&] { return sink_->kind->sink_next_resumed(sink_, error, sizeof error); }))
+    for (Key &key : keys_)
+      key.due = {};
+}
+
+int Worker::ms_until_due(Clock::time_point submitted_at) const {
+  const Clock::time_point now = Clock::now();
+  Clock::time_point next = now + std::chrono::milliseconds(hang_ms);
+  for (const Key &key : keys_)
+    if (key.due > submitted_at)
+      next = std::min(next, std::max(now, key.due));
+  return static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(next - now).count());
+}
+
 void Worker::submit_some(int keys, int each) {
   keys_.assign(static_cast<size_t>(keys), {});
-  submit(each);
+  submit(each, Clock::now());
 }
 
 void Worker::deliver(int keys, int each) {
   keys_.assign(static_cast<size_t>(keys), {});
   for (int idle_ms = 0;;) {
-    bool all_taken = submit(each);
+    const Clock::time_point now = Clock::now();
+    bool all_taken = submit(each, now);
     bool done = true;
     for (const Key &key : keys_)
       done = done && key.sent == each;
@@ -196,9 +218,10 @@ void Worker::deliver(int keys, int each) {
     if (status.state == OB_SINK_DISABLED)
       failed("the sink is disabled: %s", status.last_error);
     /* While events wait for the sink, the worker looks again; else an outcome must wake it. */
-    int ms = all_taken ? hang_ms : 20;
+    int ms = all_taken ? ms_until_due(now) : 20;
     bool woken = wait(ms);
     const bool any = collect() > 0;
+    look_for_resumed();
     if (is_out_of_memory_)
       begin_again();
     if (any || woken)

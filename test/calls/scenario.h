@@ -4,6 +4,7 @@
  */
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -74,13 +75,20 @@ public:
 
 private:
   struct Key {
-    int sent = 0, next = 0, in_flight = 0; /* of its events: acknowledged; to be submitted; submitted */
-    int failed_at = -1;                    /* the first that has failed; nothing is submitted behind it */
+    int sent = 0, next = 0, in_flight = 0;       /* of its events: acknowledged; to be submitted; submitted */
+    int failed_at = -1;                          /* the first that has failed; nothing is submitted behind it */
+    std::chrono::steady_clock::time_point due{}; /* what was deferred is not submitted before */
   };
   struct Flight {
     int key, seq;
   };
-  bool submit(int each);
+  using Time = std::chrono::steady_clock::time_point;
+  /* Without what is deferred beyond `now`. */
+  bool submit(int each, Time now);
+  void look_for_resumed();
+  /* When the next of those deferred beyond `submitted_at` is due; if there are none: after how long the sink hangs.
+   */
+  int ms_until_due(Time submitted_at) const;
   void ended(const ob_completion &completion);
 
   ob_engines *engine_ = nullptr;

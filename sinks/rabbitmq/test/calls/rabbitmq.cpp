@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <map>
 #include <thread>
 
 #include "sinks/rabbitmq/amqp_frames.h"
@@ -56,6 +57,12 @@ public:
   Received received;
 
 private:
+  struct Channel {
+    uint64_t tag = 0;     /* of the last message */
+    std::string id;       /* of the message whose body comes next */
+    bool closing = false; /* closed, and the client has not confirmed it: what it has sent meanwhile is dropped */
+  };
+
   void serve() {
     for (;;) {
       int peer = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
@@ -84,7 +91,7 @@ private:
     start.locales = amqp_cstring_bytes("en_US");
     say(peer, 0, AMQP_CONNECTION_START_METHOD, start);
     FrameReader reader;
-    tag_ = 0;
+    channels_.clear();
     for (;;) {
       amqp_frame_t frame;
       while (reader.next(frame))
@@ -98,12 +105,18 @@ private:
   }
 
   bool answer(int peer, const amqp_frame_t &frame) {
+    Channel &channel = channels_[frame.channel];
+    if (frame.frame_type == AMQP_FRAME_METHOD && frame.payload.method.id == AMQP_CHANNEL_CLOSE_OK_METHOD)
+      channel = {};
+    if (channel.closing)
+      return true;
     if (frame.frame_type == AMQP_FRAME_HEADER) {
-      id_ = outbox::rabbitmq::returned_id(frame).value_or("");
+      channel.id = outbox::rabbitmq::returned_id(frame).value_or("");
       return true;
     }
     if (frame.frame_type == AMQP_FRAME_BODY)
-      return published(peer, std::string(outbox::rabbitmq::view(frame.payload.body_fragment)));
+      return published(peer, frame.channel, channel,
+                       std::string(outbox::rabbitmq::view(frame.payload.body_fragment)));
     if (frame.frame_type != AMQP_FRAME_METHOD)
       return true;
     switch (frame.payload.method.id) {
@@ -117,13 +130,11 @@ private:
       say(peer, frame.channel, AMQP_CHANNEL_OPEN_OK_METHOD, amqp_channel_open_ok_t{});
       return true;
     case AMQP_CONFIRM_SELECT_METHOD:
-      tag_ = 0;
       say(peer, frame.channel, AMQP_CONFIRM_SELECT_OK_METHOD, amqp_confirm_select_ok_t{});
       return true;
     case AMQP_EXCHANGE_DECLARE_METHOD:
       if (missing_-- > 0)
-        say(peer, frame.channel, AMQP_CHANNEL_CLOSE_METHOD,
-            amqp_channel_close_t{404, amqp_cstring_bytes("NOT_FOUND"), 40, 10});
+        close_channel(peer, frame.channel, channel, AMQP_EXCHANGE_DECLARE_METHOD);
       else
         say(peer, frame.channel, AMQP_EXCHANGE_DECLARE_OK_METHOD, amqp_exchange_declare_ok_t{});
       return true;
@@ -134,35 +145,42 @@ private:
     }
   }
 
-  bool published(int peer, const std::string &body) {
-    tag_++;
+  static void close_channel(int peer, amqp_channel_t number, Channel &channel, amqp_method_number_t why) {
+    channel.closing = true;
+    say(peer, number, AMQP_CHANNEL_CLOSE_METHOD,
+        amqp_channel_close_t{404, amqp_cstring_bytes("NOT_FOUND"), static_cast<uint16_t>(why >> 16),
+                             static_cast<uint16_t>(why)});
+  }
+
+  bool published(int peer, amqp_channel_t number, Channel &channel, const std::string &body) {
+    const uint64_t tag = ++channel.tag;
     Fate fate = fates_(n_++);
     if (fate == Fate::Ack || fate == Fate::AckAll)
       received.add(body);
     switch (fate) {
     case Fate::Ack:
     case Fate::AckAll:
-      say(peer, 1, AMQP_BASIC_ACK_METHOD, amqp_basic_ack_t{tag_, fate == Fate::AckAll});
+      say(peer, number, AMQP_BASIC_ACK_METHOD, amqp_basic_ack_t{tag, fate == Fate::AckAll});
       return true;
     case Fate::Nack:
-      say(peer, 1, AMQP_BASIC_NACK_METHOD, amqp_basic_nack_t{tag_, 0, 0});
+      say(peer, number, AMQP_BASIC_NACK_METHOD, amqp_basic_nack_t{tag, 0, 0});
       return true;
     case Fate::Return: {
-      say(peer, 1, AMQP_BASIC_RETURN_METHOD,
+      say(peer, number, AMQP_BASIC_RETURN_METHOD,
           amqp_basic_return_t{312, amqp_cstring_bytes("NO_ROUTE"), amqp_cstring_bytes("e"), amqp_cstring_bytes("k")});
       amqp_basic_properties_t properties{};
       properties._flags = AMQP_BASIC_MESSAGE_ID_FLAG;
-      properties.message_id = as_bytes(id_);
+      properties.message_id = as_bytes(channel.id);
       std::string out;
-      outbox::rabbitmq::append_publish(1, "", "", outbox::rabbitmq::encode_properties(properties, 0), body, true,
+      outbox::rabbitmq::append_publish(number, "", "", outbox::rabbitmq::encode_properties(properties, 0), body, true,
                                        131072, out);
       out.erase(0, out.find(static_cast<char>(AMQP_FRAME_END)) + 1); /* its method is the return above */
       send(peer, out.data(), out.size(), MSG_NOSIGNAL);
-      say(peer, 1, AMQP_BASIC_ACK_METHOD, amqp_basic_ack_t{tag_, 0});
+      say(peer, number, AMQP_BASIC_ACK_METHOD, amqp_basic_ack_t{tag, 0});
       return true;
     }
     case Fate::CloseChannel:
-      say(peer, 1, AMQP_CHANNEL_CLOSE_METHOD, amqp_channel_close_t{404, amqp_cstring_bytes("NOT_FOUND"), 60, 40});
+      close_channel(peer, number, channel, AMQP_BASIC_PUBLISH_METHOD);
       return true;
     case Fate::HangUp:
       return false;
@@ -176,9 +194,8 @@ private:
   std::atomic<int> missing_;
   const int listener_;
   std::atomic<int> peer_{-1};
-  uint64_t tag_ = 0;
+  std::map<amqp_channel_t, Channel> channels_; /* of the connection */
   int n_ = 0;
-  std::string id_;
   std::thread thread_;
 };
 
