@@ -23,6 +23,17 @@ std::vector<int> values(const KeyedQueue<int>::Items &items) {
 
 }  // namespace
 
+TEST(KeyedQueue, APreferredItemComesNextAndAllOthersKeepTheirOrder) {
+  KeyedQueue<int> queue(10);
+  for (int key : {1, 2, 3, 4})
+    queue.push(key, key);
+  EXPECT_EQ(queue.prefer([](int item) { return item == 3; }), 2u);
+  EXPECT_EQ(queue.prefer([](int item) { return item == 3; }), 0u);
+  EXPECT_EQ(queue.prefer([](int item) { return item == 7; }), 0u);
+  for (int item : {3, 1, 2, 4})
+    EXPECT_EQ(queue.start(), item);
+}
+
 TEST(KeyedQueue, OneOfAKeyAndManyKeysAtOnce) {
   KeyedQueue<int> queue(10);
   queue.push(1, 11);

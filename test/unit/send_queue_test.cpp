@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
+#include <chrono>
 
+#include "delivery/engine/circuit_breaker.h"
 #include "test/unit/webhook_fixture.h"
 
 using namespace outbox;
@@ -84,6 +87,44 @@ TEST_F(HandoverTest, AMessageThatHasBrokenAConnectionIsSentAlone) {
   succeed();
   EXPECT_EQ(start(), (Ids{1}));
   EXPECT_TRUE(lose());
+}
+
+TEST_F(HandoverTest, AnotherMessageIsSentBeforeOneThatHasBrokenAConnection) {
+  for (int loss = 1; loss <= 2; loss++) {
+    submit({1});
+    start();
+    lose();
+  }
+  submit({1, 2, 3});
+  EXPECT_EQ(start(), (Ids{2}));
+  EXPECT_TRUE(lose());
+  submit({1, 2, 3});
+  EXPECT_EQ(start(), (Ids{3}));
+  succeed();
+  EXPECT_EQ(start(), (Ids{1}));
+  EXPECT_TRUE(lose());
+}
+
+/* As the circuit sends probes: first one, then two, four and so on of the messages that wait, the oldest first. */
+TEST_F(HandoverTest, APeerThatBreaksAtEveryMessageCostsNoMessageAnAttempt) {
+  using Time = CircuitBreaker::Time;
+  CircuitBreaker breaker({}, 1);
+  Time now{};
+  now += std::chrono::hours(1);
+  for (int probe = 0; probe < 30; probe++, now += std::chrono::minutes(10)) {
+    const auto credit = std::min<uint64_t>(breaker.credit(now), 12);
+    for (uint64_t ticket = 1; ticket <= credit; ticket++) {
+      submit({ticket});
+      breaker.on_submit(ticket);
+    }
+    start();
+    const size_t ended = reporter->completions().size();
+    if (!lose())
+      breaker.down(now);
+    const auto completions = reporter->completions();
+    for (size_t i = ended; i < completions.size(); i++)
+      EXPECT_EQ(breaker.on_result(completions[i], now), OB_RETURNED) << "probe " << probe;
+  }
 }
 
 TEST_F(HandoverTest, LossesWithOtherOldestMessagesAreThePeersFault) {

@@ -61,6 +61,17 @@ public:
     return item;
   }
 
+  /* The first item that may run and for which `is_preferred` holds comes next. Returns how many it has passed. */
+  template <class Predicate> size_t prefer(Predicate is_preferred) {
+    size_t passed = 0;
+    for (auto at = ready_.begin(); at != ready_.end(); ++at, passed++)
+      if (is_preferred(at->second)) {
+        ready_.splice(ready_.begin(), ready_, at);
+        return passed;
+      }
+    return 0;
+  }
+
   /* A running item of the key has succeeded: when none of the key runs, the next one may. */
   void finish(uint64_t key) noexcept {
     --running_;

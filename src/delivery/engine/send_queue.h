@@ -97,7 +97,7 @@ public:
   /* The connection is lost: returns all that is queued or has been started. After repeated losses with the same
    * oldest message in flight, messages are sent one at a time, as many as were in flight. If the connection is lost
    * with one that was alone, that one fails and true is returned: it may be to blame, and not the peer. The circuit
-   * decides that by what becomes of the others. */
+   * decides that by what becomes of the others, so one of them is sent before it next time. */
   bool lost(const std::string &why, ob_reason reason);
   /* No message gets through: returns all that is queued. Messages in flight may still end. */
   void halt(const std::string &why);
@@ -126,6 +126,7 @@ private:
   using Locked = std::lock_guard<std::mutex>;
   size_t held() const { return queue_.queued() + queue_.running(); }
   uint64_t begin(const Locked &locked, const Message &message);
+  bool is_culprit(const Locked &locked, int64_t position) const;
   bool fail(const Locked &locked, uint64_t serial, Verdict verdict);
   Running take(const Locked &locked, typename std::map<uint64_t, Running>::iterator at);
   void halt(const Locked &locked, const std::string &why);
@@ -153,6 +154,7 @@ private:
     size_t alone_left = 0;             /* messages that are to be sent one at a time */
     std::array<int64_t, 8> culprits{}; /* positions of the last messages that have failed so */
     size_t n_culprits = 0;
+    bool any_answer = false; /* a message has ended since the last loss */
   } losses_;
 
   std::atomic<bool> keeps_acknowledgements_{false};
@@ -174,12 +176,16 @@ template <class Message> uint32_t SendQueue<Message>::credit(size_t most) const 
   return static_cast<uint32_t>(most - held());
 }
 
+template <class Message> bool SendQueue<Message>::is_culprit(const Locked & /*locked*/, int64_t position) const {
+  const auto &culprits = losses_.culprits;
+  return std::find(culprits.begin(), culprits.end(), position) != culprits.end();
+}
+
 template <class Message> void SendQueue<Message>::push(Message message) {
   Locked lock(mutex_);
   uint64_t key = message.key_hash;
   size_t bytes = message.size();
-  const auto &culprits = losses_.culprits;
-  const bool again = std::find(culprits.begin(), culprits.end(), message.position) != culprits.end();
+  const bool again = is_culprit(lock, message.position);
   queue_.push(key, std::move(message));
   bytes_ += bytes;
   if (again) /* it takes no other with it this time */
@@ -267,6 +273,9 @@ template <class Message> std::optional<Message> SendQueue<Message>::start(bool a
   Locked lock(mutex_);
   if (halted_ || !queue_.can_start() || ((alone || losses_.alone_left > 0) && queue_.running() > 0))
     return std::nullopt;
+  if (!losses_.any_answer && losses_.n_culprits > 0)
+    if (const size_t passed = queue_.prefer([&](const Message &each) { return !is_culprit(lock, each.position); }))
+      losses_.alone_left = std::max(losses_.alone_left, passed + 1);
   std::optional<Message> message = queue_.start();
   serial = begin(lock, *message);
   return message;
@@ -323,6 +332,7 @@ template <class Message> void SendQueue<Message>::succeed(const std::vector<uint
       if (at == running_.end())
         continue; /* abandoned: the ticket has its completion */
       Running running = take(lock, at);
+      losses_.any_answer = true;
       queue_.finish(running.key);
       if (!keeps || running.acknowledgement.empty()) {
         tickets.push_back(running.ticket);
@@ -364,6 +374,7 @@ template <class Message> bool SendQueue<Message>::fail(const Locked &locked, uin
 
 template <class Message> void SendQueue<Message>::fail(Failures failures, bool halts) {
   Locked lock(mutex_);
+  losses_.any_answer = true;
   bool is_news = false;
   for (auto &[serial, verdict] : failures)
     is_news |= fail(lock, serial, std::move(verdict));
@@ -378,6 +389,7 @@ template <class Message> bool SendQueue<Message>::lost(const std::string &why, o
   Locked lock(mutex_);
   const size_t in_flight = running_.size();
   bool blames_one = false;
+  losses_.any_answer = false;
   if (in_flight > 0) {
     const int64_t oldest = running_.begin()->second.position;
     losses_.in_a_row = oldest == losses_.oldest ? losses_.in_a_row + 1 : 1;
