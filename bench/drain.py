@@ -35,6 +35,13 @@ def alone(stage: Stage, topic: str, kind: str, events: int) -> dict:
         return finish(child)
 
 
+def java(stage: Stage, topic: str, kind: str, events: int) -> dict:
+    """Kafka's own Java producer, warm, with the same events."""
+    stage.kafka.create_topic(topic, stage.partitions)
+    with stage.java_produce(topic, kind, events, "drain") as child:
+        return finish(child)
+
+
 def ours(stage: Stage, db: Database, aggregate_type: str, kind: str, events: int, workers: int = 1) -> dict:
     """A drain from the first event to the empty table; checks that each event arrived once and in order."""
     stage.pause(db)

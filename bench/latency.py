@@ -101,6 +101,11 @@ def alone(stage: Stage) -> Way:
     return Way("{}", lambda name, rate, seconds, out: stage.produce(name, "pace", rate, seconds, out))
 
 
+def java(stage: Stage) -> Way:
+    """Kafka's own Java producer, as `alone`."""
+    return Way("{}", lambda name, rate, seconds, out: stage.java_produce(name, "fixed", int(rate * seconds), "pace", rate, out))
+
+
 def one(stage: Stage, sample: Sample, way: Way, name: str, rate: float, seconds: float) -> None:
     seconds += WARM_UP_SECONDS
     topic, out = way.topic.format(name), stage.directory / name

@@ -5,12 +5,14 @@ import subprocess
 import time
 from contextlib import contextmanager
 from copy import copy
+from pathlib import Path
 from typing import Any, Iterator
 
 import confluent_kafka
 from outbox_rig import BUILD, Kafka, Postgres, Rig, wait_until
 from outbox_rig.crashes import crashes
 from outbox_rig.database import Database
+from outbox_rig.kafka import java
 from results import Failure
 
 PROGRAMS = BUILD / "bench"
@@ -136,6 +138,16 @@ class Stage:
     def produce(self, topic: str, *arguments: Any) -> subprocess.Popen:
         return self.program("produce", self.reach, topic, self.linger_ms, *arguments)
 
+    def java_produce(self, topic: str, kind: str, events: int, *arguments: Any) -> subprocess.Popen:
+        """Kafka's own producer, warmed up with a topic of its own."""
+        self.kafka.create_topic(f"{topic}-warm", self.partitions)
+        made = self.program("events", kind, 1, events, "-")
+        program, *rest = java(str(Path(__file__).with_name("Produce.java")), self.reach, topic, self.linger_ms, f"{topic}-warm", *map(str, arguments),
+                              heap="2g", tier=4, options=["-Dorg.slf4j.simpleLogger.defaultLogLevel=error"])
+        child = subprocess.Popen([Path(program), *rest], stdin=made.stdout, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        made.stdout.close()
+        return child
+
     def consumer(self, topic: str) -> confluent_kafka.Consumer:
         """A consumer of every partition from the beginning; fetches wait at the broker, so no poll is late."""
         consumer = confluent_kafka.Consumer({
@@ -144,6 +156,14 @@ class Stage:
         })
         consumer.assign([confluent_kafka.TopicPartition(topic, number, 0) for number in range(self.partitions)])
         return consumer
+
+
+def has_java_compiler() -> bool:
+    """A runtime alone cannot run a source file."""
+    try:
+        return "jdk.compiler@" in subprocess.run(["java", "--list-modules"], capture_output=True, text=True).stdout
+    except FileNotFoundError:
+        return False
 
 
 def end_of(consumer: confluent_kafka.Consumer, topic: str) -> int:
