@@ -167,7 +167,8 @@ RULES = [ids, phantoms, losses, strangers, order, duplicates, runs, contents, le
 
 
 # Faults that hold a request up on its way while another one may be sent, by sink.
-OVERTAKEN = {"kafka": {"pause_broker", "cut_broker", "silent_broker"}, "crm": {"cut_endpoint", "endpoint_hangs", "silent_endpoint"}, "audit": set()}
+AT_ENDPOINT = {"cut_endpoint", "endpoint_hangs", "silent_endpoint"}
+OVERTAKEN = {"kafka": {"pause_broker", "cut_broker", "silent_broker"}, "crm": AT_ENDPOINT, "lists": AT_ENDPOINT, "audit": set()}
 
 
 # ---- helpers ---------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from outbox_rig.asleep import stop_asleep
 from outbox_rig.receiver import HANG, Mode, status
 from plan import Plan, Step
 from outbox_rig.kafka import Kafka
-from sinks import BLOCKING, SINKS, STRANGER
+from sinks import BLOCKING, LISTS, SINKS, STRANGER
 from world import NETWORKS, World
 from writers import SHARED_KEYS, own_keys
 
@@ -163,7 +163,7 @@ def restart_endpoint(world: World, plan: Plan) -> None:
 
 
 def silent_endpoint_answers(world: World, plan: Plan) -> None:
-    world.wait_for_others("crm")
+    world.wait_for_others("crm", another=LISTS)
     world.endpoint.heal()
 
 

@@ -11,10 +11,11 @@ from outbox_rig.wait import wait_until
 from writers import SHARED_KEYS
 
 # The foreign servers, by their first names and comments; the names change. The events that each takes:
-TAKES = {"kafka": {"aggregates": "*"}, "crm": {"aggregates": "*"}, "audit": {"aggregates": "Shared"}}
+TAKES = {"kafka": {"aggregates": "*"}, "crm": {"aggregates": "*"}, "audit": {"aggregates": "Shared"}, "lists": {"aggregates": "Shared"}}
 SINKS = tuple(TAKES)
 STRANGER = "stranger"  # a sink of a former name: it takes nothing
 BLOCKING = "audit"  # a dead letter blocks its key
+LISTS = "lists"  # several events in a request, to the endpoint of crm
 TOPICS = ("outbox.event.Chaos", "outbox.event.Shared")
 PARTITIONS = 6
 PLACES = [(topic, number) for topic in TOPICS for number in range(PARTITIONS)]
@@ -111,6 +112,8 @@ class Endpoint:
         self.receiver.mode = self._answer
 
     def _answer(self, delivery: Delivery) -> Mode:
+        if delivery.path.endswith(LISTS):
+            return self._answer_to_list(delivery)
         digits = int(delivery.id[:8], 16) if delivery.id else 0
         if self._sink == BLOCKING and is_poisoned(delivery.id) and delivery.id not in self.repaired:
             return status(422, body=LONG_TEXT[digits % 4:]) if digits % 2 else EMPTY
@@ -120,11 +123,31 @@ class Endpoint:
             return status(codes[digits // 4 % len(codes)], body=LONG_TEXT[digits % 4:])
         return OK
 
+    def _answer_to_list(self, delivery: Delivery) -> Mode:
+        """It is refused as a whole because of one event."""
+        for event in delivery.json():
+            digits = int(event["id"][:8], 16)
+            times = self._refusals.get("list " + event["id"], 0)
+            if digits < FLAKY * 2**32 and times < 1 + digits % 2:
+                self._refusals["list " + event["id"]] = times + 1
+                return status((500, 422, 400)[digits // 4 % 3])
+        return OK
+
     def read(self) -> list[Arrival]:
         """Returns all requests since the last call, in order of arrival."""
         deliveries = self.receiver.deliveries[:]
         del self.receiver.deliveries[:len(deliveries)]
-        return [self._arrival(delivery) for delivery in deliveries]
+        return [arrival for delivery in deliveries for arrival in self._arrivals(delivery)]
+
+    def _arrivals(self, delivery: Delivery) -> list[Arrival]:
+        if not delivery.path.endswith(LISTS):
+            return [self._arrival(delivery)]
+        if not delivery.accepted():  # it may have had events of a key that follow one another
+            return []
+        self._number += 1
+        return [Arrival(LISTS, event["id"], event["data"]["key"], event["data"]["n"], event["data"]["id"], delivery.at, True,
+                        f"event {n} of request {self._number}", json.dumps(event).encode())
+                for n, event in enumerate(delivery.json(), 1)]
 
     def _arrival(self, delivery: Delivery) -> Arrival:
         self._number += 1

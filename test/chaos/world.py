@@ -19,7 +19,7 @@ from outbox_rig.receiver import SECRET
 from outbox_rig.volume import NotPermitted as NoVolume
 from outbox_rig.volume import Volume
 from pulse import Pulse
-from sinks import BLOCKING, TAKES, Endpoint, Topics, is_poisoned, takers
+from sinks import BLOCKING, LISTS, STRANGER, TAKES, Endpoint, Topics, is_poisoned, takers
 from writers import all_keys, own_keys
 
 MAX_IN_FLIGHT = 40  # small, so that the bound on duplicates is tested
@@ -86,6 +86,8 @@ class World:
                              **retry, **TAKES["crm"])
         self.db.webhook_sink("audit", self.audit.receiver, SECRET, on_dead_letter="block", ca_pem=ours.certificate,
                              **retry | {"max_attempts": "2"}, **TAKES["audit"])
+        self.db.webhook_sink(LISTS, self.endpoint.receiver.url.replace("/hook", f"/{LISTS}"), SECRET, batch="20, 1MB, 5ms", timeout="2s", allow_networks=NETWORKS,
+                             **retry, **TAKES[LISTS])
         for sink in TAKES:
             self.db.sql(f"COMMENT ON SERVER {sink} IS '{sink}'")
         self.workers = self._workers_before = 1
@@ -206,15 +208,16 @@ class World:
         if len(heads) > 1 and all(map(is_poisoned, heads)):
             self.audit.repaired.update(heads)
 
-    def wait_for_others(self, sink: str, keys: list[str] | None = None) -> None:
-        """Until the events of other sinks, or of other keys of this one, are delivered; these as long as it has room in flight."""
+    def wait_for_others(self, sink: str, keys: list[str] | None = None, another: str | None = None) -> None:
+        """Until the events of other sinks (but for another one that may wait, too), or of other keys of this one, are delivered; these as
+        long as it has room in flight."""
         def left() -> list[tuple]:
             self.redrive()
             if keys and self.sql("SELECT FROM outbox.sinks WHERE name = (SELECT s.name FROM chaos.sinks AS s WHERE s.sink = %s) AND in_flight >= %s",
                                  sink, MAX_IN_FLIGHT // len(TAKES)):
                 return []
             return self.sql("SELECT s.sink, e.aggregate_id, e.available_at, e.blocked_by FROM outbox.events_pending AS e LEFT JOIN chaos.sinks AS s ON s.name = e.sink"
-                            " WHERE s.sink IS DISTINCT FROM %s OR e.aggregate_id <> ALL (%s::text[])", sink, keys)
+                            " WHERE (s.sink IS DISTINCT FROM %s OR e.aggregate_id <> ALL (%s::text[])) AND s.sink IS DISTINCT FROM %s", sink, keys, another or STRANGER)
 
         wait_until(lambda: not left(), STUCK_S, lambda: f"events beside those of {sink} that cannot be delivered: {left()[:10]}")
 
