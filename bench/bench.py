@@ -82,6 +82,7 @@ BY_NAME = {  # run separately: each takes minutes, or shows what the others do n
     "claims-both": Measure(claims.both, {"events": 1_000_000, "rounds": 1}),
     "claims-scheduled": Measure(claims.scheduled, {"events": 3_000_000, "rounds": 1}),
     "distance": Measure(distance.measure, {"plan": [(2, 12), (2, 100)], "seconds": 16, "events": 200_000}, {"seconds": 60, "events": 1_000_000}),
+    "webhooks-distance": Measure(webhooks.distance, {"round_trip_ms": 2, "events": 60_000, "seconds": 10}, {"events": 300_000, "seconds": 60}),
     "failing-keys": Measure(failing_keys.measure, {"events": 40_000, "rounds": 5}),
     "memory-backlog": Measure(memory.backlog, {"events": 10_000_000}),
     "memory-blocked": Measure(memory.blocked, {"keys": 100_000}),

@@ -5,10 +5,12 @@ import re
 import subprocess
 import time
 from collections import defaultdict
+from urllib.parse import urlsplit
 
 from measure import Cpu
 from outbox_rig import wait_until
 from outbox_rig.database import Database
+from outbox_rig.process import free_port
 from results import Failure, Results, Row, at_least, ratio_at_least
 from stage import SECRET, Stage, progress
 from watch import Watch
@@ -16,6 +18,7 @@ from watch import Watch
 KEYS = 10_000
 CONCURRENCIES = (32, 256)
 BATCH = "100"
+FAR_RATE = 1000
 WRK_SECONDS = 5
 # The headers and the size of a webhook of ours.
 WRK_REQUEST = """\
@@ -121,4 +124,43 @@ def measure(stage: Stage, results: Results, events: int) -> None:
     found = results.data["batch"] = ours(stage, nginx.url, log, "batches", 5 * events, CONCURRENCIES[0], batch=BATCH)
     results.rows.append(Row(f"events to nginx, {BATCH} in a request, concurrency {CONCURRENCIES[0]}", found["rate"], "events/s", single, "one in a request",
                             goals=[ratio_at_least(5)], limit=found["limit"]))
+    nginx.stop()
+
+
+def latency(stage: Stage, url: str, seconds: float, **options: str) -> dict[str, float]:
+    """From commit to the acknowledgement of the endpoint, at 1,000 events a second of random keys."""
+    with stage.database("webhooks_latency") as db:
+        db.webhook_sink("main", url + "/hooks", secret=SECRET, retention="1h", **options)
+        with db.connect() as connection:
+            connection.execute("SET synchronous_commit = off")  # the disk is not what is measured
+            began, count = time.monotonic(), int(FAR_RATE * seconds)
+            for n in range(count):
+                time.sleep(max(0, began + n / FAR_RATE - time.monotonic()))
+                connection.execute("SELECT outbox.enqueue('Order', %s::text, 'order.paid', jsonb_build_object('x', repeat('x', 280)))", [n])
+        wait_until(lambda: db.value("SELECT count(*) FROM outbox.events WHERE status = 'SENT'") == count, 60, "the events to be delivered")
+        [(times,)] = db.sql("""SELECT percentile_cont(ARRAY[0.5, 0.99, 0.999]) WITHIN GROUP (ORDER BY extract(epoch FROM sent_at - created_at) * 1000)
+                               FROM outbox.events WHERE status = 'SENT'""")
+        return dict(zip(("p50", "p99", "p99.9"), map(float, times)))
+
+
+def distance(stage: Stage, results: Results, round_trip_ms: float, seconds: float, events: int) -> None:
+    """Through a proxy that delays each byte: the rate is at most concurrency / round trip, unless a request carries several events."""
+    log = AccessLog(stage)
+    nginx, port = stage.rig.nginx(locations=log.locations), free_port()
+    url, where = f"http://127.0.0.1:{port}", f"{round_trip_ms:g} ms away"
+    with stage.program("delay", port, urlsplit(nginx.url).port, int(round_trip_ms * 500)) as proxy:
+        proxy.stdout.readline()
+        try:
+            for concurrency in CONCURRENCIES:
+                found = results.data[f"concurrency_{concurrency}"] = ours(stage, url, log, f"far{concurrency}", events, concurrency)
+                found["wrk"] = wrk_alone(stage, url, concurrency)
+                results.rows.append(Row(f"webhooks, {where}, concurrency {concurrency}", found["rate"], "requests/s", found["wrk"], "wrk alone", limit=found["limit"]))
+            found = results.data["batch"] = ours(stage, url, log, "farbatch", 5 * events, CONCURRENCIES[0], batch=BATCH)
+            results.rows.append(Row(f"events by webhooks, {BATCH} in a request, {where}, concurrency {CONCURRENCIES[0]}", found["rate"], "events/s", limit=found["limit"]))
+            for said, options in (("", {}), (f", {BATCH} in a request", {"batch": BATCH})):
+                found = results.data["latency" + said] = latency(stage, url, seconds, **options)
+                progress(f"at {FAR_RATE:,}/s{said}: " + ", ".join(f"{name} {time:.2f} ms" for name, time in found.items()))
+                results.rows += [Row(f"commit → acknowledgement by webhook at {FAR_RATE:,}/s, {where}{said}, {name}", time, "ms") for name, time in found.items()]
+        finally:
+            proxy.kill()
     nginx.stop()
