@@ -335,6 +335,24 @@ def test_an_event_for_both_that_comes_during_a_swap_reaches_both(db, receiver, a
     assert by_path(receiver) == {"/a": [1, 2], "/b": [1, 2]}
 
 
+def test_an_event_that_gets_its_second_sink_during_a_swap_reaches_both(db, receiver):
+    """The row that the swap has rewritten waits for the name that another transaction's row has."""
+    for name in ("a", "b"):
+        sink_at(db, receiver, name, f"/{name}", events="none")
+        db.sql("SELECT outbox.pause(%s)", name)
+    [(id,)] = db.sql("SELECT outbox.enqueue('Order', 'k', 'e', '1', sink => 'a')")
+    with db.connect(autocommit=False) as session:
+        session.execute("ALTER SERVER a RENAME TO c")
+        session.execute("ALTER SERVER b RENAME TO a")
+        db.sql("INSERT INTO outbox.events (id, aggregate_type, aggregate_id, event_type, payload, sink) VALUES (%s, 'Order', 'k', 'e', '1', 'b')", id)
+        session.execute("ALTER SERVER c RENAME TO b")
+        session.commit()
+    assert sorted(db.sql("SELECT sink FROM outbox.events")) == [("a",), ("b",)]
+    run(db, "SELECT outbox.resume('a')", "SELECT outbox.resume('b')")
+    db.wait_empty()
+    assert by_path(receiver) == {"/a": [1], "/b": [1]}
+
+
 def test_an_open_rename_stops_nobody(db, receiver, other):
     """A role with USAGE on one wrapper may leave one open for as long as it likes, also one that is refused."""
     sink_at(db, receiver, "crm", "/crm", events="e")

@@ -179,6 +179,18 @@ static void rewrite_table(Statement *read, Statement *write, const char *old_nam
     run(write, values);
 }
 
+/* A name that no sink has, for rows of sinks that exchange their names. */
+typedef struct Mark {
+  char name[NAMEDATALEN + 1];
+} Mark;
+
+static Mark mark_of(const char *name) {
+  Mark mark;
+
+  snprintf(mark.name, sizeof(mark.name), "\x01%s", name);
+  return mark;
+}
+
 /* As the server's own changes: the event was checked when it was enqueued, and what is known about its order stays. A
  * row that has changed meanwhile is left alone. In SPI. */
 static void rewrite_rows(const char *old_name, const char *new_name, RowsOf whose) {
@@ -202,25 +214,13 @@ static void rewrite_rows(const char *old_name, const char *new_name, RowsOf whos
   {
     /* Another transaction may have enqueued an event for two sinks that exchange their names: until the commit, the
      * row for the one is in the way of that for the other. */
-    const bool is_taken = whose == RowsOf::OTHERS && was_committed_name(new_name);
+    const bool is_taken = whose != RowsOf::ALL && was_committed_name(new_name);
     rewrite_table(&read_pending, is_taken ? &write_unhindered : &write_pending, old_name, new_name, whose);
     rewrite_table(&read_failed, &write_failed, old_name, new_name, whose);
   }
   PG_FINALLY();
   { own_changes_end(before); }
   PG_END_TRY();
-}
-
-/* A name that no sink has, for rows of sinks that exchange their names. */
-typedef struct Mark {
-  char name[NAMEDATALEN + 1];
-} Mark;
-
-static Mark mark_of(const char *name) {
-  Mark mark;
-
-  snprintf(mark.name, sizeof(mark.name), "\x01%s", name);
-  return mark;
 }
 
 /* What operators were told of the sink stays told. Names may be exchanged, so all get a mark before the rows of
@@ -272,10 +272,18 @@ static const Rename *note(Oid server, const char *old_name, const char *new_name
   return rename;
 }
 
-static void rewrite_visible(const char *committed, const char *old_name, const char *new_name) {
+/* A row that another transaction's row hinders gets a mark until the commit. */
+static void rewrite_own(const char *old_name, const char *new_name) {
   rewrite_rows(old_name, new_name, RowsOf::THIS_TRANSACTION);
+  if (was_committed_name(new_name))
+    rewrite_rows(old_name, mark_of(new_name).name, RowsOf::THIS_TRANSACTION);
+}
+
+static void rewrite_visible(const char *committed, const char *old_name, const char *new_name) {
   if (committed[0] != '\0' && strcmp(committed, new_name) != 0)
     rewrite_rows(committed, new_name, RowsOf::OTHERS);
+  rewrite_own(old_name, new_name);
+  rewrite_own(mark_of(old_name).name, new_name);
 }
 
 void sink_rename_rows(Oid server, const char *old_name, const char *new_name) {
@@ -316,9 +324,15 @@ static void mark_others(const char *committed, const char *name) {
     rewrite_rows(committed, name, RowsOf::OTHERS);
 }
 
-static void rewrite_marked(const char *, const char *name) {
-  if (was_committed_name(name))
-    rewrite_rows(mark_of(name).name, name, RowsOf::ALL);
+static void rewrite_marked(void) {
+  ListCell *cell;
+
+  foreach (cell, renames) {
+    const Rename *rename = (Rename *)lfirst(cell);
+    const char *name = NameStr(rename->name);
+    if (rename == last_rename(rename->server) && was_committed_name(name))
+      rewrite_rows(mark_of(name).name, name, RowsOf::ALL);
+  }
 }
 
 /* The transaction may have been open for long. Rows that it has written itself may have the name too. */
@@ -339,7 +353,7 @@ static void finish(void) {
   if (!rename_lock_tables(timeout_ms()))
     report_no_lock(sink);
   for_each_sink(mark_others);
-  for_each_sink(rewrite_marked);
+  rewrite_marked();
   for_each_sink(rename_conditions);
   for_each_sink([](const char *, const char *name) { finish_conditions(name); });
   owner_leave(scope);
