@@ -1,6 +1,6 @@
 """Does a large backlog drain as fast as a small one?"""
 
-from measure import Cpu, median
+from measure import Cpu, in_words, median, sizes
 from outbox_rig import wait_until
 from results import Results, Row, ratio_at_least
 from stage import PARTITIONS, Stage, progress
@@ -38,14 +38,15 @@ def measure(stage: Stage, results: Results, events: int, rounds: int) -> None:
         left = big.pending()
         watch = Watch(other, big, left)
         other.switch(True)
-        worker = other.wait_for_worker(big)
+        worker, found = other.wait_for_worker(big), sizes(other, big)
         before = Cpu.now(worker, stage.broker_pid)
         watch.finish(600)
+        found["worker"] = watch.memory / 2**20
         cpu = Cpu.now(worker, stage.broker_pid).since(before)
         wait_until(lambda: not big.pending(), 60, "an empty table")
         other.must_be_done(big)
         other.must_have_arrived("outbox.event.Large", events)
     progress(f"{median(large):,.0f} events/s with {waiting:,} waiting, {median(small):,.0f} with {SMALL:,}")
-    results.data |= {"small": small, "large": large, "curve": [(left - done, rate) for _, done, rate in watch.curve()]}
+    results.data |= {"small": small, "large": large, "sizes": found, "curve": [(left - done, rate) for _, done, rate in watch.curve()]}
     results.rows.append(Row(f"drain rate at a backlog of {events:,}", median(large), "events/s", median(small), f"at {SMALL:,}",
-                            median([one / two for one, two in zip(large, small)]), [ratio_at_least(0.9)], limit=cpu.limit()))
+                            median([one / two for one, two in zip(large, small)]), [ratio_at_least(0.9)], limit=f"{cpu.limit()}; {in_words(found)}"))

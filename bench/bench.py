@@ -19,6 +19,7 @@ import distance
 import drain
 import enqueue
 import failing_keys
+import grows
 import idle
 import latency
 import manual
@@ -84,6 +85,9 @@ BY_NAME = {  # run separately: each takes minutes, or shows what the others do n
     "distance": Measure(distance.measure, {"plan": [(2, 12), (2, 100)], "seconds": 16, "events": 200_000}, {"seconds": 60, "events": 1_000_000}),
     "webhooks-distance": Measure(webhooks.distance, {"round_trip_ms": 2, "events": 60_000, "seconds": 10}, {"events": 300_000, "seconds": 60}),
     "failing-keys": Measure(failing_keys.measure, {"events": 40_000, "rounds": 5}),
+    "grows-dead-rows": Measure(grows.dead_rows, {"events": 1_000_000, "rounds": 5}, {"events": 3_600_000, "rounds": 9}),
+    "grows-paused": Measure(grows.paused_sink, {"events": 1_000_000, "rounds": 5}, {"rounds": 9}),
+    "grows-sinks": Measure(grows.many_sinks, {"rounds": 3}, {"rounds": 5}),
     "memory-backlog": Measure(memory.backlog, {"events": 10_000_000}),
     "memory-blocked": Measure(memory.blocked, {"keys": 100_000}),
     "memory-depth": Measure(memory.depth, {"events": 100_000}),

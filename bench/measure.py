@@ -10,6 +10,7 @@ from pathlib import Path
 
 import confluent_kafka
 from outbox_rig import BUILD, ROOT
+from outbox_rig.database import Database
 from stage import Stage
 
 TICK = 1 / os.sysconf("SC_CLK_TCK")
@@ -104,6 +105,16 @@ class Cpu:
 def private_memory(pid: int) -> int:
     """Bytes of the process's private memory, without the server's shared buffers."""
     return int(re.search(r"RssAnon:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())[1]) * 1024
+
+
+def sizes(stage: Stage, db: Database) -> dict[str, float]:
+    """MB of the pending table, of its indexes, and of the worker's own memory."""
+    [(table, indexes)] = db.sql("SELECT pg_table_size(oid), pg_indexes_size(oid) FROM (SELECT 'outbox.events_pending'::regclass AS oid) AS t")
+    return {"table": table / 2**20, "indexes": indexes / 2**20, "worker": private_memory(stage.wait_for_worker(db)) / 2**20}
+
+
+def in_words(found: dict[str, float]) -> str:
+    return "pending table {table:,.0f} MB, its indexes {indexes:,.0f} MB, the worker {worker:.1f} MB".format(**found)
 
 
 def percentile(values: list[float], percent: float) -> float:
