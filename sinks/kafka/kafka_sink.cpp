@@ -203,6 +203,13 @@ void KafkaSink::on_topic_resumed(const std::string &topic) {
   reporter->resumed(about);
 }
 
+std::string KafkaSink::slow_part() const {
+  for (const auto &lane : lanes_)
+    if (!lane->slow().empty())
+      return lane->slow();
+  return {};
+}
+
 /* Detects brokers that are connected but do not respond; librdkafka has no event for that. */
 void KafkaSink::check_stall(Time now) {
   size_t waiting = 0;
@@ -212,10 +219,12 @@ void KafkaSink::check_stall(Time now) {
     stall_check_at_ = Time::max();
   } else if (stall_detector_.is_stalled(waiting, now)) {
     stall_check_at_ = now + StallDetector::stall_after / 6; /* report again while it lasts */
-    reporter->down("no broker has acknowledged anything for " + std::to_string(StallDetector::stall_after.count()) +
-                       " s, and " +
-                       (waiting == 1 ? "1 event waits for it" : std::to_string(waiting) + " events wait for it"),
-                   OB_REASON_TIMEOUT);
+    std::string text = "no broker has acknowledged anything for " +
+                       std::to_string(StallDetector::stall_after.count()) + " s, and " +
+                       (waiting == 1 ? "1 event waits for it" : std::to_string(waiting) + " events wait for it");
+    if (const std::string slow = slow_part(); !slow.empty())
+      text += "; " + slow;
+    reporter->down(std::move(text), OB_REASON_TIMEOUT);
   } else if (stall_check_at_ == Time::max() || stall_check_at_ <= now) {
     stall_check_at_ = stall_detector_.stalled_at();
   }
@@ -223,7 +232,7 @@ void KafkaSink::check_stall(Time now) {
 
 /* Reports whether a part of the sink has a problem while the rest works. */
 void KafkaSink::report_degraded() {
-  std::string down, slow, throttled;
+  std::string down, throttled;
   bool topics_changed = std::exchange(lanes_closed_, false);
   for (const auto &lane : lanes_)
     topics_changed |= lane->take_topics_changed();
@@ -237,11 +246,10 @@ void KafkaSink::report_degraded() {
     if (lane->outage() && lane->held() > 0 && !is_down && down.empty())
       down = "a part of the events waits, because one of " + std::to_string(lanes_.size()) +
              " producers sends nothing: " + lane->outage()->text;
-    if (slow.empty())
-      slow = lane->slow();
     if (lane->is_throttled())
       throttled = "throttled: the brokers make this client wait, by a quota";
   }
+  const std::string slow = slow_part();
   std::string message = !paused_.empty() ? paused_ : !down.empty() ? down : !slow.empty() ? slow : throttled;
   if (message == degraded_)
     return;

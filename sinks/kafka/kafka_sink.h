@@ -64,6 +64,7 @@ private:
   bool any_works() const;
   const KafkaLane *lane_with_outage() const;
   void report_down(const KafkaOutage &outage);
+  std::string slow_part() const;
   void check_stall(Time now);
   void report_degraded();
 
