@@ -223,13 +223,12 @@ static void rewrite_rows(const char *old_name, const char *new_name, RowsOf whos
   PG_END_TRY();
 }
 
-/* What operators were told of the sink stays told. Names may be exchanged, so all get a mark before the rows of
- * dropped sinks go. In SPI. */
+/* An operator who was told of a sink is not told again under its new name. The rows get a mark first, because sinks
+ * may exchange their names; then the rows of dropped sinks go. In SPI. */
 static void rename_conditions(const char *old_name, const char *new_name) {
   static Statement mark = make_statement<TEXTOID, TEXTOID>(
-      "UPDATE outbox_internal.conditions SET sink = E'\\x01' OPERATOR(pg_catalog.||) $2 "
-      "WHERE sink OPERATOR(pg_catalog.=) $1");
-  Datum names[] = {CStringGetTextDatum(old_name), CStringGetTextDatum(new_name)};
+      "UPDATE outbox_internal.conditions SET sink = $2 WHERE sink OPERATOR(pg_catalog.=) $1");
+  Datum names[] = {CStringGetTextDatum(old_name), CStringGetTextDatum(mark_of(new_name).name)};
 
   run(&mark, names);
 }
@@ -237,13 +236,12 @@ static void rename_conditions(const char *old_name, const char *new_name) {
 static void finish_conditions(const char *new_name) {
   static Statement of_dropped_sink =
       make_statement<TEXTOID>("DELETE FROM outbox_internal.conditions WHERE sink OPERATOR(pg_catalog.=) $1");
-  static Statement unmark =
-      make_statement<TEXTOID>("UPDATE outbox_internal.conditions SET sink = $1 "
-                              "WHERE sink OPERATOR(pg_catalog.=) (E'\\x01' OPERATOR(pg_catalog.||) $1)");
-  Datum name = CStringGetTextDatum(new_name);
+  static Statement unmark = make_statement<TEXTOID, TEXTOID>(
+      "UPDATE outbox_internal.conditions SET sink = $1 WHERE sink OPERATOR(pg_catalog.=) $2");
+  Datum names[] = {CStringGetTextDatum(new_name), CStringGetTextDatum(mark_of(new_name).name)};
 
-  run(&of_dropped_sink, &name);
-  run(&unmark, &name);
+  run(&of_dropped_sink, names);
+  run(&unmark, names);
 }
 
 /* ---- the statement ---- */
