@@ -84,8 +84,8 @@ public:
       ready_.splice(ready_.end(), followers, followers.begin());
   }
 
-  /* A running item of the key has failed: returns its followers, because none may overtake it. Those that run with it
-   * have failed, too: it is called for each of them before another item of the key is pushed. */
+  /* A running item of the key has failed: returns the items behind it, because none may overtake it. The items that
+   * run together with it have failed, too: call it for each of them before another item of the key is pushed. */
   Items fail(uint64_t key) noexcept {
     --running_;
     Items followers;
@@ -110,6 +110,8 @@ public:
   }
 
   bool can_start() const { return running_ < concurrency_ && !ready_.empty(); }
+  /* Whether any item waits behind one of its key. */
+  bool has_followers() const { return queued_ > ready_.size(); }
   size_t queued() const { return queued_; }
   size_t running() const { return running_; }
 

@@ -102,6 +102,11 @@ public:
   /* No message gets through: returns all that is queued. Messages in flight may still end. */
   void halt(const std::string &why);
   bool has_work() const;
+  /* Whether start_behind() may find a message. */
+  bool has_followers() const {
+    Locked lock(mutex_);
+    return queue_.has_followers();
+  }
   size_t running() const;
 
   // ---- both ----

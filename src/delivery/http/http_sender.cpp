@@ -292,8 +292,9 @@ bool HttpSender::Requests::form(Time now) {
     forming_.emplace_back(outages_, now);
   Request &next = forming_.front();
   const std::vector<HttpMessage> &messages = next.content.messages;
-  for (size_t i = 0, n = messages.size(); i < n; i++) /* it has waited for more: their followers are there now */
-    add_run(next, messages[i].key_hash);
+  if (!messages.empty() && queue_.has_followers()) /* it has waited for more: some may be here now */
+    for (size_t i = 0, n = messages.size(); i < n; i++)
+      add_run(next, messages[i].key_hash);
   while (!next.alone && messages.size() < most_) {
     uint64_t serial = 0;
     auto message = queue_.start(false, serial);
@@ -453,7 +454,7 @@ static Verdict behind_a_failure() {
   return {Outcome::Returned, "waits behind a failed event of the same key"};
 }
 
-/* What waits behind a failure is returned together with it, so that it is not sent before. */
+/* Later events of a key are returned in the same call as the failed one, so that none is sent before it. */
 void HttpSender::Requests::end(Request &request, const HttpVerdict &verdict) {
   const size_t ends = request.ending(verdict);
   if (verdict.gone)
