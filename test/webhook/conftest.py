@@ -21,3 +21,10 @@ def new_consumer_database(pg) -> Callable[[], str]:
             admin.execute(f"CREATE SCHEMA {name}")
         return f"{pg.url('consumers')}&options=-csearch_path%3D{name}"
     return create
+
+
+@pytest.fixture
+def plain(rig):
+    """A receiver that verifies no signature."""
+    with rig.receiver() as receiver:
+        yield receiver

@@ -28,13 +28,6 @@ class Paths:
 
 
 @pytest.fixture
-def plain(rig):
-    """A receiver that verifies no signature."""
-    with rig.receiver() as receiver:
-        yield receiver
-
-
-@pytest.fixture
 def paths(db, plain):
     return Paths(db, plain)
 

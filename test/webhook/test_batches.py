@@ -4,7 +4,6 @@ others, and an endpoint that breaks, hangs and recovers."""
 import json
 import threading
 import time
-from collections import defaultdict
 from dataclasses import dataclass, field
 
 import psycopg
@@ -12,6 +11,7 @@ import pytest
 from outbox_rig import wait_until
 from outbox_rig.database import Database
 from outbox_rig.receiver import EMPTY, HANG, OK, SECRET, Delivery, status
+from outbox_rig.traffic import check
 from standardwebhooks import Webhook
 
 ORDERS = "SELECT outbox.enqueue('Order', 'k' || n %% %s, 'order.paid', jsonb_build_object('key', n %% %s, 'n', n)) FROM generate_series(1, %s) n"
@@ -34,18 +34,8 @@ class Books:
 
     def must_be_in_order(self) -> None:
         """Of each key, every event for the first time after its predecessors; then it may come again."""
-        firsts = defaultdict(dict)
-        for event in self.events:
-            firsts[event["data"]["key"]][event["data"]["n"]] = True
-        for key, numbers in firsts.items():
-            assert list(numbers) == sorted(numbers), f"key {key}"
-
-
-@pytest.fixture
-def plain(rig):
-    """A receiver that verifies no signature: the library reads JSON only, and no lines of it."""
-    with rig.receiver() as receiver:
-        yield receiver
+        numbered = [(event["id"], (event["data"]["key"], event["data"]["n"])) for event in self.events]
+        check({number: event for event, number in numbered}, numbered)
 
 
 @pytest.fixture
@@ -89,6 +79,7 @@ def test_one_event_is_a_list_too(db, receiver, books):
 
 
 def test_ndjson_has_an_event_in_each_line(db, plain):
+    """The library verifies JSON only, unless it is told not to read it."""
     receiver = plain
     db.webhook_sink("log", receiver, SECRET, batch="50", batch_format="ndjson", format="raw",
                     body='{"id": ${id},\n "line": "${aggregate_id}", "data": ${payload}}')
