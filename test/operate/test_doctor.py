@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from outbox_rig import wait_until
@@ -217,6 +218,7 @@ def test_a_process_that_waits_for_its_disk(db):
     parent = subprocess.Popen([sys.executable, "-c", "import ctypes; libc = ctypes.CDLL(None)\n"
                                f"if libc.vfork() == 0: libc.read({reader}, ctypes.create_string_buffer(1), 1); libc._exit(0)"], pass_fds=[reader])
     try:
+        wait_until(lambda: Path(f"/proc/{parent.pid}/task/{parent.pid}/children").read_text(), 20, "the child")  # before, it may wait for its own pages
         wait_until(lambda: db.value("SELECT state FROM outbox_internal.process_state(%s)", parent.pid) == "D", 20, "state D")
         halt, hint = db.sql("SELECT outbox_internal.doctor_halt(%s), outbox_internal.doctor_terminate(%s, 'it ends')", parent.pid, parent.pid)[0]
         assert halt == "it waits in the kernel for a disk or a network file system (state D)"
