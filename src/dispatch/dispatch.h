@@ -68,6 +68,9 @@ struct Dispatch {
    * worker may hold in flight. */
   void give_places(int max_events, int64_t max_bytes) noexcept;
 
+  /* The next claim may wait until then (linger.h). */
+  Moment lingers_until() const noexcept { return linger.until(in_flight.count() - in_flight.n_ended()); }
+
   /* Between rounds: computes the low watermark of each sink anew. */
   void raise_watermarks() noexcept;
 

@@ -4,6 +4,8 @@
  */
 #include "dispatch/main_scan.h"
 
+#include <algorithm>
+
 namespace dispatch {
 
 void MainScan::begin_round() noexcept {
@@ -13,65 +15,62 @@ void MainScan::begin_round() noexcept {
 
 bool MainScan::begin_read(const Round &round, MainRead *read) noexcept {
   const bool has_room = round.free_events > 0 && round.free_bytes > 0;
-  int64_t lowest = POSITION_NONE, above = POSITION_NONE;
   int free_places = 0;
 
+  starts_.clear();
   for (const RoundSink *sink : sinks_.all()) {
     SinkCursor *cursor = sink->cursor;
     if (cursor->position() < from_)
       continue;
-    if (!has_room || cursor->free_places() <= 0) /* rows may wait, and no later commit tells of them */
+    if (!has_room || cursor->free_places() <= 0) { /* rows may wait, and no later commit tells of them */
       cursor->set_has_backlog(true);
-    else if (cursor->may_read())
-      lowest = std::min(lowest, cursor->position());
-  }
-  if (lowest == POSITION_NONE)
-    return false;
-  n_reading_ = 0;
-  for (const RoundSink *sink : sinks_.all()) {
-    SinkCursor *cursor = sink->cursor;
-    if (!cursor->may_read() || cursor->position() < lowest)
-      continue;
-    if (cursor->position() > lowest) {
-      above = std::min(above, cursor->position());
-      continue;
+    } else if (cursor->may_read()) {
+      cursor->begin_read();
+      starts_.push_back(cursor->position());
+      free_places += cursor->free_places();
     }
-    cursor->begin_read();
-    n_reading_++;
-    free_places += cursor->free_places();
   }
-  /* A sink that leaves this read may stand at a position of its own then: the next round reads on from there. */
-  from_ = above;
-  n_rows_ = 0;
-  last_position_ = lowest;
-  limit_ = std::clamp(std::min(free_places, round.free_events) * 2, READ_MIN, READ_MAX);
-  *read = {lowest, limit_};
+  if (starts_.empty())
+    return false;
+  std::sort(starts_.begin(), starts_.end());
+  n_joined_ = n_left_ = 0;
+  n_for_nobody_ = n_rows_ = 0;
+  ended_early_ = false;
+  last_position_ = starts_.front();
+  limit_ = std::clamp(std::min(free_places, round.free_events) * 2, least_, most_);
+  *read = {last_position_, limit_};
   return true;
+}
+
+void MainScan::leave(SinkCursor *cursor, bool has_backlog) noexcept {
+  cursor->end_read(has_backlog);
+  n_left_++;
 }
 
 void MainScan::stop_before(int64_t position, SinkCursor *cursor) noexcept {
   if (cursor) {
-    cursor->end_read(true);
-    n_reading_--;
+    leave(cursor, true);
     return;
   }
   /* The event is to be routed first: the sinks that take it read up to it. */
   for (const RoundSink *sink : sinks_.all())
-    if (sink->cursor->reading() && sink->cursor->unrouted_at() == position) {
+    if (sink->cursor->reading() && sink->cursor->unrouted_at() == position && sink->cursor->position() < position) {
       sink->cursor->passed(position - 1);
-      sink->cursor->end_read(false);
-      n_reading_--;
+      leave(sink->cursor, false);
     }
 }
 
+/* A sink that leaves a read may stand where another begins: the next round reads on from there. */
 void MainScan::end_read() noexcept {
   const bool full = n_rows_ == limit_;
+  const bool all_reached = n_joined_ == starts_.size() || !(full || ended_early_);
 
   for (const RoundSink *sink : sinks_.all())
     if (sink->cursor->reading()) {
-      sink->cursor->passed(last_position_);
-      sink->cursor->end_read(full);
+      sink->cursor->passed(std::max(sink->cursor->position(), last_position_));
+      sink->cursor->end_read(full || ended_early_);
     }
+  from_ = all_reached ? POSITION_NONE : full ? last_position_ + 1 : last_position_;
   more_ |= full;
 }
 

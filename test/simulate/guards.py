@@ -95,7 +95,7 @@ GUARDS: Guards = {
     "low watermark: late commits": ("sink_cursor.cpp", "lowest_blocked, late.lowest(), first_foreign_", "lowest_blocked, first_foreign_"),
     "keys of a shard that was given up": ("blocked_keys.cpp", "    if (lists.n_counting[shard] > 0 && !known.has(shard)) {", "    if (false) {"),
     "rows before a dead letter that blocks": ("round/claim_keys.cpp", "DRAINING || key->blocker == row.facts.position))", "DRAINING))"),
-    "a scan stops where there is no room": ("main_scan.cpp", "    cursor->end_read(true);\n    n_reading_--;\n", "    (void)cursor;\n"),
+    "a scan stops where there is no room": ("main_scan.cpp", "    leave(cursor, true);\n", "    (void)cursor;\n"),
 }
 
 

@@ -16,6 +16,7 @@ static constexpr int64_t ROUND_BYTES = 1 << 18;
 static constexpr size_t DRAINING_KEYS = 8, QUEUE_ENTRIES = 20, CHECKED_KEYS = 3;
 static constexpr int DEAD_LETTERS = 1, LOOKED_UP = 5, TROUBLED = 1;
 static constexpr int64_t SKIPPED_MIN = 2;
+static constexpr int READ_LEAST = 2, READ_MOST = 7;
 
 Worker::Worker(World &world, int index, Incarnation pid)
     : world_(world), table_(world.table()), index_(index), pid_(pid), library_(world, index, pid, world.n_sinks()),
@@ -26,6 +27,7 @@ Worker::Worker(World &world, int index, Incarnation pid)
   d_->shards.init(index);
   d_->dead_letter_read.restart();
   d_->blocked_keys.visit_at_most(CHECKED_KEYS);
+  d_->main_scan.read_between(READ_LEAST, READ_MOST);
   for (WorkerSink &sink : sinks_)
     d_->sinks.add(&sink);
   reload_sinks();

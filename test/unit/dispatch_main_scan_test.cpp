@@ -49,29 +49,56 @@ TEST_F(DispatchMainScan, OneReadServesAllSinksThatHaveComeEquallyFar) {
   EXPECT_FALSE(scan.more());
 }
 
-TEST_F(DispatchMainScan, SinksThatLagAreReadForFirstAndEachPositionOnce) {
-  add(300), add(100), add(200), add(100);
+TEST_F(DispatchMainScan, ASinkTakesPartFromItsOwnCursorOn) {
+  SinkCursor *ahead = add(300), *behind = add(100), *between = add(200);
   EXPECT_EQ(begin_read(), 100);
-  EXPECT_TRUE(scan.row_read(150, RowVerdict::SKIP, nullptr));
+  EXPECT_TRUE(scan.row_read(150, RowVerdict::SKIP, ahead));
+  EXPECT_TRUE(scan.row_read(250, RowVerdict::CLAIM, between));
   scan.end_read();
-  EXPECT_EQ(begin_read(), 200) << "150 is the next round's";
-  scan.end_read();
-  EXPECT_EQ(begin_read(), 300);
-  scan.end_read();
-  EXPECT_EQ(begin_read(), -1);
-  scan.begin_round();
-  EXPECT_EQ(begin_read(), 150);
+  EXPECT_EQ(behind->position(), 250);
+  EXPECT_EQ(between->position(), 250);
+  EXPECT_EQ(ahead->position(), 300) << "the read has not come so far, and there are no more rows";
+  for (const SinkCursor *cursor : {ahead, behind, between})
+    EXPECT_FALSE(cursor->has_backlog());
+  EXPECT_EQ(begin_read(), -1) << "one read for all";
 }
 
-TEST_F(DispatchMainScan, ASinkThatReachesTheNextPositionIsReadForWithTheOthers) {
-  SinkCursor *slow = add(100), *fast = add(200);
-  EXPECT_EQ(begin_read(), 100);
-  EXPECT_FALSE(fast->reading());
-  scan.row_read(200, RowVerdict::SKIP, nullptr);
+TEST_F(DispatchMainScan, WhereNoSinkReadsForManyRowsAnotherReadBegins) {
+  SinkCursor *full = add(0, 300), *far = add(1000000, 300);
+  begin_read();
+  EXPECT_TRUE(scan.row_read(1, RowVerdict::STOP, full));
+  for (int i = 2; i < READ_MIN; i++)
+    EXPECT_TRUE(scan.row_read(i, RowVerdict::SKIP, full)) << "the next cursor may be near";
+  EXPECT_FALSE(scan.row_read(READ_MIN, RowVerdict::SKIP, full));
   scan.end_read();
-  EXPECT_EQ(begin_read(), 200);
-  EXPECT_TRUE(slow->reading());
-  EXPECT_TRUE(fast->reading());
+  EXPECT_EQ(full->position(), 0);
+  EXPECT_TRUE(full->has_backlog());
+  EXPECT_EQ(begin_read(), 1000000);
+  EXPECT_FALSE(full->reading()) << "it has had its read";
+  EXPECT_TRUE(scan.row_read(1000001, RowVerdict::CLAIM, far));
+  scan.end_read();
+  EXPECT_EQ(far->position(), 1000001);
+  EXPECT_EQ(begin_read(), -1);
+  EXPECT_FALSE(scan.more());
+}
+
+TEST_F(DispatchMainScan, ASinkThatAFullReadDoesNotReachHasAReadOfItsOwn) {
+  SinkCursor *first = add(0, 1), *second = add(READ_MIN, 1), *third = add(READ_MIN + 50, 1);
+  begin_read();
+  ASSERT_EQ(read.limit, READ_MIN);
+  for (int i = 1; i <= READ_MIN; i++)
+    EXPECT_TRUE(scan.row_read(i, RowVerdict::SKIP, nullptr));
+  scan.end_read();
+  EXPECT_EQ(first->position(), READ_MIN);
+  for (const SinkCursor *cursor : {first, second, third})
+    EXPECT_TRUE(cursor->has_backlog());
+  EXPECT_EQ(begin_read(), READ_MIN + 50) << "the second stands where the first does, and reads on in the next round";
+  EXPECT_FALSE(second->reading());
+  scan.end_read();
+  scan.begin_round();
+  EXPECT_EQ(begin_read(), READ_MIN);
+  EXPECT_TRUE(first->reading());
+  EXPECT_TRUE(second->reading());
 }
 
 TEST_F(DispatchMainScan, WithoutRoomNothingIsRead) {
@@ -103,11 +130,12 @@ TEST_F(DispatchMainScan, RowsThatAreNotReadForLackOfRoomAreABacklog) {
 }
 
 TEST_F(DispatchMainScan, ASinkWhoseReadFindsNoRoomAnymoreHasABacklog) {
-  SinkCursor *lags = add(100), *other = add(200);
+  SinkCursor *lags = add(100), *other = add(1000000);
   begin_read();
-  scan.row_read(101, RowVerdict::CLAIM, lags);
+  scan.row_read(101, RowVerdict::STOP, lags);
+  for (int i = 1; i < READ_MIN; i++)
+    scan.row_read(101 + i, RowVerdict::SKIP, lags);
   scan.end_read();
-  EXPECT_FALSE(lags->has_backlog());
   round.free_events = 0;
   EXPECT_EQ(begin_read(), -1);
   EXPECT_TRUE(other->has_backlog());
@@ -142,6 +170,17 @@ TEST_F(DispatchMainScan, BeforeAnEventThatIsToBeRoutedTheSinksThatTakeItStop) {
   scan.end_read();
   EXPECT_EQ(taker->position(), 106);
   EXPECT_EQ(other->position(), 107);
+}
+
+TEST_F(DispatchMainScan, AnEventThatIsToBeRoutedStopsNoSinkThatHasPassedIt) {
+  SinkCursor *behind = add(100), *ahead = add(107);
+  ahead->wait_for_routing(107);
+  begin_read();
+  EXPECT_TRUE(scan.row_read(107, RowVerdict::STOP, nullptr));
+  EXPECT_TRUE(scan.row_read(108, RowVerdict::CLAIM, ahead));
+  scan.end_read();
+  EXPECT_EQ(ahead->position(), 108);
+  EXPECT_EQ(behind->position(), 108);
 }
 
 TEST_F(DispatchMainScan, AFullReadIsFollowedByAnother) {

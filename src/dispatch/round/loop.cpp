@@ -41,7 +41,8 @@ void Loop::transact(Now now, bool record, bool claim) {
     const int claimed = submit_claimed();
     OUTBOX_LOOP_SIGNAL(port_, "submit.before_settle");
     d_.commit_round();
-    d_.linger.claimed(now.moment, claimed, more_ || d_.sinks.any_starved());
+    d_.linger.claimed(now.moment, port_.moment(), claimed, d_.in_flight.count() - d_.in_flight.n_ended(),
+                      more_ || d_.sinks.any_starved());
     port_.succeeded(Task::CLAIM);
   }
 }
@@ -106,18 +107,22 @@ void Loop::discard_suspects() {
 
 void Loop::turn(Now clock) {
   const Moment now = clock.moment;
-  const bool lingers = now < d_.linger.until();
 
+  OUTBOX_LOOP_POINT(port_, "loop.begin");
+  port_.collect(clock);
+  OUTBOX_LOOP_POINT(port_, "loop.collected");
+  const bool lingers = now < d_.lingers_until();
   /* Asked before the snapshot is taken: each later commit wakes the worker. */
   if (!lingers && port_.ask_to_be_woken())
     claims_wanted_ = true;
   if (port_.rescan_requested())
     rescan_wanted_ = claims_wanted_ = true;
-  OUTBOX_LOOP_POINT(port_, "loop.begin");
-  port_.collect(clock);
-  OUTBOX_LOOP_POINT(port_, "loop.collected");
   if (check_standbys(now))
     claims_wanted_ = true;
+  if (lingers && !d_.recording.is_due(now)) {
+    port_.wakes_by_itself();
+    return;
+  }
   port_.refresh_sinks(clock);
   discard_suspects();
   const bool poll = !lingers && moment_is_past(polled_at_, now, port_.poll_ms());
@@ -127,7 +132,7 @@ void Loop::turn(Now clock) {
       claims_wanted_ || port_.claim_round().can_go_on(clock.wall) || d_.locked_rows.next_moment() <= now;
   polls_only_ = poll && !wanted && !rescan_wanted_;
   rescan_wanted_ = rescan_wanted_ || (poll && !polls_only_);
-  const bool may_claim = now >= d_.linger.until() && !waits_for_standbys() && now >= port_.pause_end(Task::CLAIM);
+  const bool may_claim = !lingers && !waits_for_standbys() && now >= port_.pause_end(Task::CLAIM);
   const bool claim = may_claim && (wanted || poll);
   bool record = (claim || d_.recording.is_due(now)) && now >= port_.pause_end(Task::RECORD);
   bool room = false;
@@ -138,7 +143,7 @@ void Loop::turn(Now clock) {
   if (claim)
     claims_wanted_ = round_trip(clock, record, true);
   claims_wanted_ = claims_wanted_ || room;
-  if (now < d_.linger.until())
+  if (now < d_.lingers_until())
     port_.wakes_by_itself();
 }
 

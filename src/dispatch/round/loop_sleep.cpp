@@ -45,8 +45,8 @@ int64_t Loop::sleep_ms(Now clock) {
     ms = std::min({ms, until(port_.next_of_sinks(clock)), until(d_.locked_rows.next_moment())});
   }
   ms = std::min({ms, until(port_.next_task()), until(port_.next_of_shards())});
-  if (now < d_.linger.until()) /* commits do not wake the worker before */
-    ms = until(d_.linger.until());
+  if (const Moment lingers = d_.lingers_until(); now < lingers) /* commits do not wake the worker before */
+    ms = until(lingers);
   /* After an error, its pause is the shortest sleep. */
   ms = std::max(ms, until(port_.pause_end(Task::CLAIM)));
   ms = std::min(ms, until(std::max(d_.recording.next_moment(), port_.pause_end(Task::RECORD))));

@@ -118,7 +118,7 @@ static void one_loop(void) {
 static const char *waits_for(Moment now) {
   return now < worker_pause_end(TASK_CLAIM)   ? "the end of the pause after an error"
          : worker_loop().waits_for_standbys() ? "a synchronous standby"
-         : now < dispatcher().linger.until()  ? "more commits"
+         : now < dispatcher().lingers_until() ? "more commits, or more room"
          : worker_loop().claims_wanted()      ? "nothing"
          : in_flight().count() == 0           ? "a commit"
          : dispatcher().sinks.any_starved()   ? "room in a sink"
