@@ -68,6 +68,7 @@ MEASURES = {
     "claims": Measure(claims.snapshot, {"events": 300_000, "rounds": 2}, {"events": 5_000_000, "rounds": 3}),
     "manual": Measure(manual.measure, {"events": 20_000, "rounds": 3}, {"events": 100_000, "rounds": 5}),
     "idle": Measure(idle.worker),
+    "idle-exit": Measure(idle.from_rest, {"rounds": 7}, {"rounds": 25}),
     "idle-databases": Measure(idle.databases, {"databases": 100}, {"databases": 1000}),
 }
 PEERS = {

@@ -2,13 +2,14 @@
 
 import re
 import time
+from collections.abc import Callable
 from pathlib import Path
 
-from measure import Cpu, private_memory
+from measure import Cpu, median, private_memory
 from outbox_rig import wait_until
 from outbox_rig.database import Database
 from results import Results, Row, at_most
-from stage import PARTITIONS, Stage, progress
+from stage import PARTITIONS, SECRET, Stage, progress
 
 POLL_SECONDS = 1
 POLLS = 12
@@ -48,6 +49,43 @@ def worker(stage: Stage, results: Results) -> None:
         Row("idle, wake-ups of the main thread per poll interval", woken / POLLS, "", goals=[at_most(1 + 1 / POLLS)],
             limit=f"{cpu.worker / cpu.wall * 1e6:.0f} µs of CPU a second with its threads, {memory:.1f} MB"),
     ]
+
+
+def from_rest(stage: Stage, results: Results, rounds: int) -> None:
+    """From just before COMMIT in a database whose worker has left, to the consumer, or to the endpoint."""
+    receiver = stage.rig.receiver()
+    with stage.server(outbox__worker_idle_timeout=f"{REST_AFTER_SECONDS}s") as own:
+        stage.kafka.create_topic("outbox.event.Rest", PARTITIONS)
+        consumer = own.consumer("outbox.event.Rest")
+
+        def at_consumer() -> float:
+            while not (message := consumer.poll(10)) or message.error():
+                pass
+            return time.time()
+
+        def at_endpoint() -> float:
+            wait_until(lambda: receiver.deliveries, 30, "the request", interval=0.001)
+            return receiver.deliveries.pop().at
+        for kind, arrival in (("Kafka", at_consumer), ("a webhook", at_endpoint)):
+            with own.database("rest") as db:
+                if kind == "Kafka":
+                    own.kafka_sink(db)
+                else:
+                    db.webhook_sink("main", receiver, SECRET)
+                took = [once(own, db, arrival) for _ in range(rounds + 1)][1:]  # the first finds a cold broker
+            progress(f"{kind}: median {median(took):.1f} ms, at most {max(took):.1f} ms")
+            results.data[kind] = took
+            results.rows.append(Row(f"from COMMIT in a database at rest to {kind}, median of {rounds}", median(took), "ms", goals=[at_most(30)],
+                                    limit=f"at most {max(took):.1f} ms; a worker starts and connects"))
+        consumer.close()
+
+
+def once(own: Stage, db: Database, arrival: Callable[[], float]) -> float:
+    """Milliseconds."""
+    wait_until(lambda: not own.workers(db), 30, "the worker to leave")
+    before = time.time()
+    db.enqueue("Rest", "1")
+    return (arrival() - before) * 1000
 
 
 def databases(stage: Stage, results: Results, databases: int) -> None:

@@ -46,6 +46,24 @@ def test_an_idle_worker_leaves_and_comes_back(db, hook):
     assert db.value("SELECT state FROM outbox.sinks") == "idle", "at rest it misses no worker"
 
 
+def test_the_event_comes_before_housekeeping(db, hook):
+    """A day's partition is missing, and an event trigger lets nobody make it: the worker that an event has started sends it before it stands there."""
+    stands = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'outbox worker' AND wait_event = 'PgSleep'"
+    wait_for_rest(db)
+    [(day,)] = db.sql("SELECT max(relid::text) FROM pg_partition_tree('outbox.events_sent') WHERE isleaf")
+    db.sql("CREATE TABLE closed AS SELECT true AS yes")
+    db.sql("""CREATE FUNCTION stand() RETURNS event_trigger LANGUAGE plpgsql AS $$
+              BEGIN WHILE (SELECT yes FROM public.closed) LOOP PERFORM pg_sleep(0.01); END LOOP; END $$""")
+    db.sql(f"DROP TABLE {day}")
+    db.sql("CREATE EVENT TRIGGER stand ON ddl_command_start WHEN TAG IN ('CREATE TABLE') EXECUTE FUNCTION stand()")
+    db.enqueue("Order", "k", payload="1")
+    wait_for(hook, [1])
+    wait_until(lambda: db.value(stands), 20, "the worker to make the day")
+    db.sql("UPDATE closed SET yes = false")
+    wait_for_rest(db)
+    assert db.value("SELECT to_regclass(%s) IS NOT NULL", day)
+
+
 def test_a_worker_stays_when_told_so(db, receiver, setting):
     setting("outbox.worker_idle_timeout", "0")
     setting("outbox.poll_interval", "100ms")

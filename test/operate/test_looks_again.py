@@ -15,7 +15,8 @@ def left_alone(db, receiver, wrong: str) -> None:
     """The catalog is right again, and the last worker saw it when it was wrong."""
     db.webhook_sink("crm", receiver, SECRET)
     db.enqueue("Order", "1")
-    wait_until(receiver.accepted, 20, "delivery")
+    wait_until(lambda: receiver.accepted() and db.value("SELECT bool_and(query = 'waiting for events') FROM pg_stat_activity"
+                                                        " WHERE backend_type = 'outbox worker' AND datname = current_database()"), 20, "delivery, and housekeeping")
     away, back = WRONG[wrong]
     db.sql(away)
     db.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'outbox worker' AND datname = current_database()")

@@ -5,6 +5,9 @@
 
 #include "dispatch/sent_day.h"
 
+/* Is there a partition for what is delivered at this time? In a transaction. */
+bool sent_day_exists(TimestampTz time);
+
 /* A transaction that records begins. */
 void sent_day_begin(void);
 

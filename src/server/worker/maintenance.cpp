@@ -13,6 +13,7 @@
 #include "server/process/worker_error.h"
 #include "server/process/worker_slot.h"
 #include "server/process/worker_transaction.h"
+#include "server/record/day_partition.h"
 #include "server/storage/row_lock.h"
 
 extern "C" {
@@ -33,6 +34,7 @@ static Moment route_at = MOMENT_NONE;
 static Moment maintain_at = MOMENT_NONE;
 static Moment look_at = MOMENT_NONE; /* at the sinks, for operator events */
 static bool is_first_worker = true;
+static bool is_first_loop = true;
 
 /* A table whose rows expire one by one. The worker scans it again and again, EXPIRY_BLOCKS pages at a time. */
 typedef struct Expiry {
@@ -68,6 +70,17 @@ static int64 call(const char *statement) {
   Call call = {statement, -1};
 
   return worker_transaction(NULL, run_call, &call) ? call.result : -1;
+}
+
+static void look_for_day(void *exists) {
+  *(bool *)exists = sent_day_exists(GetCurrentTimestamp());
+}
+
+/* Without it, an UPDATE by which a user marks an event as sent would fail. */
+static bool has_day(void) {
+  bool exists = false;
+
+  return worker_transaction(NULL, look_for_day, &exists) && exists;
 }
 
 typedef struct Routing {
@@ -146,6 +159,11 @@ void maintenance_run(Moment now, bool first_worker) {
   is_first_worker = first_worker;
   if ((unrouted_wanted() || unrouted_locked() > 0) && now >= route_at)
     route(now);
+  if (is_first_loop) { /* the events for which the worker was started are sent before it does anything else */
+    is_first_loop = false;
+    if (has_day())
+      return;
+  }
   if (first_worker && now >= maintain_at) {
     worker_slot_report_work("creating and dropping daily partitions");
     int64 done = call("SELECT outbox_internal.maintain_days(true)");
