@@ -17,6 +17,36 @@ SELECT aggregate_type, aggregate_id, event_type, payload, partition_key, status,
        created_at <= now() AS created, available_at, xact IS NOT NULL AS has_xact, origin IS NOT NULL AS has_origin
 FROM outbox.events ORDER BY position;
 
+-- The text of these types is the same in every session. char(n) is without its padding; a domain is the type below it.
+CREATE TYPE regress_mood AS ENUM ('glad');
+CREATE DOMAIN regress_number AS integer;
+CREATE DOMAIN regress_code AS varchar(9);
+SELECT count(outbox.enqueue('Key', 1::smallint, 'smallint', '{}')) + count(outbox.enqueue('Key', 1.50, 'numeric', '{}'))
+     + count(outbox.enqueue('Key', 'a '::varchar(9), 'varchar', '{}')) + count(outbox.enqueue('Key', 'b'::char(9), 'char', '{}'))
+     + count(outbox.enqueue('Key', 'c'::name, 'name', '{}')) + count(outbox.enqueue('Key', 'd'::"char", 'one char', '{}'))
+     + count(outbox.enqueue('Key', 'glad'::regress_mood, 'enum', '{}')) + count(outbox.enqueue('Key', 5::regress_number, 'domain of integer', '{}'))
+     + count(outbox.enqueue('Key', 'e'::regress_code, 'domain of varchar', '{}')) AS keys;
+SELECT event_type, quote_literal(aggregate_id) AS aggregate_id, partition_key = aggregate_id AS is_key FROM outbox.events WHERE aggregate_type = 'Key' ORDER BY position;
+-- Of other types it is not: such a key is refused in each call, with a payload of any type, also without a value.
+SELECT outbox.enqueue('Key', 1.5::float8, 'x', '{}');
+\set VERBOSITY terse
+SELECT outbox.enqueue('Key', current_date, 'x', '{}'::jsonb);
+SELECT outbox.enqueue('Key', NULL::timestamptz, 'x', '{}'::json, partition_key => 'k');
+SELECT outbox.enqueue('Key', true, 'x', '{}', headers => '{}'::jsonb);
+SELECT outbox.enqueue('Key', '{}'::json, 'x', '{}');
+SELECT outbox.enqueue('Key', ARRAY[1], 'x', '{}');
+SELECT outbox.enqueue('Key', ROW(1, 2), 'x', '{}');
+SELECT outbox.enqueue_bytes('Key', '\x00'::bytea, 'x', '\x00', 'a/b');
+\set VERBOSITY default
+\echo :LAST_ERROR_SQLSTATE
+-- A literal or a parameter without a type is a text.
+PREPARE untyped AS SELECT outbox.enqueue('Key', $1, 'untyped', $2, headers => $3), outbox.enqueue_bytes('Key', $4, 'untyped', $5, $6);
+SELECT parameter_types FROM pg_prepared_statements WHERE name = 'untyped';
+DEALLOCATE untyped;
+DROP TYPE regress_mood;
+DROP DOMAIN regress_number, regress_code;
+DELETE FROM outbox.events WHERE aggregate_type = 'Key';
+
 -- It returns the id that the event has, a UUID of version 7 made now.
 SELECT e.id = :'first_id' AS same_id, substr(e.id::text, 15, 1) AS version,
        abs(('x' || replace(left(e.id::text, 13), '-', ''))::bit(48)::bigint - extract(epoch FROM created_at) * 1000) < 60000 AS clock

@@ -4,52 +4,49 @@
 -- UPDATE ... SET sent_at = now() alone marks an event as sent, because many pollers have no column status: otherwise
 -- it would be delivered once more.
 
--- One function for each type of key and payload: drivers send json and text. The parser takes an untyped literal or
--- parameter for text, also beside jsonb headers. In the function for text with jsonb headers these have no default:
--- otherwise two functions would fit a call without headers. For a payload of another type, the error says which call
--- to use. In C all of them are one function, which looks up its arguments' types.
+-- Functions for the payload and the headers that drivers send: jsonb, json and text. The parser takes an untyped
+-- literal or parameter for text, also beside jsonb headers: in that function these have no default, because otherwise
+-- two functions would fit a call without headers. The function for anyelement takes jsonb; for a payload of another
+-- type, its error says which call to use. In C all of them are one function, which looks up its arguments' types.
 DO $body$
 DECLARE
-  key text;
   json text;
   headers text;
 BEGIN
-  FOREACH key IN ARRAY ARRAY['text', 'bigint', 'uuid'] LOOP
-    FOR json, headers IN
-      VALUES ('jsonb', 'jsonb'), ('json', 'json'), ('text', 'text'), ('text', 'jsonb'), ('anyelement', 'jsonb')
-    LOOP
-      EXECUTE format($$
-        CREATE OR REPLACE FUNCTION outbox.enqueue(
-          aggregate_type text, aggregate_id %1$s, event_type text, payload %2$s,
-          headers %3$s%4$s, partition_key text DEFAULT NULL, dedup_key text DEFAULT NULL,
-          available_at timestamptz DEFAULT NULL, sink text DEFAULT NULL, id uuid DEFAULT NULL
-        ) RETURNS uuid LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-        AS 'MODULE_PATHNAME', 'outbox_enqueue' $$,
-        key, json, headers, CASE WHEN json = 'text' AND headers = 'jsonb' THEN '' ELSE ' DEFAULT NULL' END);
-      EXECUTE format(
-        'COMMENT ON FUNCTION '
-        'outbox.enqueue(text, %1$s, text, %2$s, %3$s, text, text, timestamptz, text, uuid) IS %4$L',
-        key, json, headers,
-        'Enqueues an event in the current transaction and returns its id. The payload and the headers are jsonb, '
-        'json, or JSON as text. For an event without a key, use partition_key => ''''. With a known dedup_key it '
-        'adds no event and returns the first event''s id. Needs USAGE on schema outbox and INSERT on outbox.events; '
-        'naming a sink needs USAGE on that foreign server.');
-    END LOOP;
+  FOR json, headers IN
+    VALUES ('anyelement', 'jsonb'), ('json', 'json'), ('text', 'text'), ('text', 'jsonb')
+  LOOP
     EXECUTE format($$
-      CREATE OR REPLACE FUNCTION outbox.enqueue_bytes(
-        aggregate_type text, aggregate_id %1$s, event_type text, payload bytea, content_type text,
-        headers jsonb DEFAULT NULL, partition_key text DEFAULT NULL, dedup_key text DEFAULT NULL,
+      CREATE OR REPLACE FUNCTION outbox.enqueue(
+        aggregate_type text, aggregate_id anycompatible, event_type text, payload %1$s,
+        headers %2$s%3$s, partition_key text DEFAULT NULL, dedup_key text DEFAULT NULL,
         available_at timestamptz DEFAULT NULL, sink text DEFAULT NULL, id uuid DEFAULT NULL
       ) RETURNS uuid LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-      AS 'MODULE_PATHNAME', 'outbox_enqueue' $$, key);
+      AS 'MODULE_PATHNAME', 'outbox_enqueue' $$,
+      json, headers, CASE WHEN json = 'text' AND headers = 'jsonb' THEN '' ELSE ' DEFAULT NULL' END);
     EXECUTE format(
       'COMMENT ON FUNCTION '
-      'outbox.enqueue_bytes(text, %1$s, text, bytea, text, jsonb, text, text, timestamptz, text, uuid) IS %2$L', key,
-      'Enqueues an event like outbox.enqueue(), with a body of raw bytes (Avro, Protobuf) and its media type. The '
-      'bytes are sent exactly as given.');
+      'outbox.enqueue(text, anycompatible, text, %1$s, %2$s, text, text, timestamptz, text, uuid) IS %3$L',
+      json, headers,
+      'Enqueues an event in the current transaction and returns its id. aggregate_id is a text, an integer, a '
+      'numeric, a uuid or an enum. The payload and the headers are jsonb, json, or JSON as text. For an event '
+      'without a key, use partition_key => ''''. With a known dedup_key it adds no event and returns the first '
+      'event''s id. Needs USAGE on schema outbox and INSERT on outbox.events; naming a sink needs USAGE on that '
+      'foreign server.');
   END LOOP;
 END
 $body$;
+
+CREATE OR REPLACE FUNCTION outbox.enqueue_bytes(
+  aggregate_type text, aggregate_id anycompatible, event_type text, payload bytea, content_type text,
+  headers jsonb DEFAULT NULL, partition_key text DEFAULT NULL, dedup_key text DEFAULT NULL,
+  available_at timestamptz DEFAULT NULL, sink text DEFAULT NULL, id uuid DEFAULT NULL
+) RETURNS uuid LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'outbox_enqueue';
+COMMENT ON FUNCTION
+  outbox.enqueue_bytes(text, anycompatible, text, bytea, text, jsonb, text, text, timestamptz, text, uuid) IS
+  'Enqueues an event like outbox.enqueue(), with a body of raw bytes (Avro, Protobuf) and its media type. The '
+  'bytes are sent exactly as given.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.events_before_insert() RETURNS trigger LANGUAGE c
 AS 'MODULE_PATHNAME', 'outbox_events_before_insert';

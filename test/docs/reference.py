@@ -26,7 +26,7 @@ UNNAMED = """
 FUNCTIONS = """
     SELECT p.oid::regprocedure::text, CASE p.prokind WHEN 'p' THEN 'CALL ' ELSE '' END, pg_get_function_arguments(p.oid),
            CASE WHEN p.prokind = 'p' THEN NULL ELSE pg_get_function_result(p.oid) END, obj_description(p.oid, 'pg_proc')
-    FROM pg_proc AS p WHERE p.pronamespace = 'outbox'::regnamespace AND p.proname = %s AND NOT 'anyelement'::regtype = ANY (p.proargtypes) ORDER BY 1"""
+    FROM pg_proc AS p WHERE p.pronamespace = 'outbox'::regnamespace AND p.proname = %s ORDER BY 1"""
 # Types and defaults as users write them.
 SHORT = ((re.compile(r"(DEFAULT (?:NULL|'[^']*'))::[a-z \[\]]+(?=[,)])"), r"\1"), (re.compile("timestamp with time zone"), "timestamptz"))
 COLUMNS = """

@@ -12,6 +12,7 @@
 #include "server/catalog/route_index.h"
 #include "server/enqueue/update_trigger.h"
 #include "server/enqueue/dedup.h"
+#include "server/enqueue/enqueue_types.h"
 #include "server/enqueue/event_check.h"
 #include "server/enqueue/event_insert.h"
 #include "server/enqueue/position.h"
@@ -350,52 +351,9 @@ static void copy_argument(FunctionCallInfo fcinfo, int argument, Datum *values, 
     values[column] = PG_GETARG_DATUM(argument);
 }
 
-/* The types of a function's arguments 1, 3 and 4 as it is declared. All functions outbox.enqueue() and
- * outbox.enqueue_bytes() are one function in C. */
-typedef struct EnqueueTypes {
-  PGFunction id_to_text; /* NULL: aggregate_id is text */
-  Oid payload;
-  Oid headers; /* outbox.enqueue_bytes() has content_type here, and jsonb headers behind it */
-} EnqueueTypes;
-
-static const EnqueueTypes *enqueue_types(FmgrInfo *function) {
-  if (function->fn_extra == NULL) {
-    EnqueueTypes *types = (EnqueueTypes *)MemoryContextAlloc(function->fn_mcxt, sizeof *types);
-    Oid *declared;
-    int n;
-
-    get_func_signature(function->fn_oid, &declared, &n);
-    types->id_to_text = declared[1] == INT8OID ? int8out : declared[1] == UUIDOID ? uuid_out : NULL;
-    types->payload = declared[3];
-    types->headers = declared[4];
-    function->fn_extra = types;
-  }
-  return (const EnqueueTypes *)function->fn_extra;
-}
-
 /* json and text have the same representation. */
-static void parse(Datum *values, const bool *isnull, EventColumn column) {
-  if (!isnull[column])
-    values[column] = DirectFunctionCall1(jsonb_in, CStringGetDatum(TextDatumGetCString(values[column])));
-}
-
-/* Whether the payload is jsonb, in a call for which no more specific function matched: payload and headers differ in
- * type, or the payload is not JSON. */
-static bool is_jsonb(FmgrInfo *function) {
-  Oid type = get_fn_expr_argtype(function, 3);
-  char category;
-  bool preferred;
-
-  get_type_category_preferred(type, &category, &preferred);
-  if (type == JSONBOID || type == JSONOID || category == TYPCATEGORY_STRING)
-    return type == JSONBOID;
-  ereport(ERROR,
-          (errcode(ERRCODE_DATATYPE_MISMATCH), errmsg("payload is of type %s, not JSON", format_type_be(type)),
-           type == BYTEAOID ? errhint("For bytes, use outbox.enqueue_bytes(aggregate_type, aggregate_id, event_type, "
-                                      "payload, 'application/avro').")
-                            : errhint("Convert it: outbox.enqueue(aggregate_type, aggregate_id, event_type, "
-                                      "to_jsonb(payload)).")));
-  pg_unreachable();
+static Datum json_to_jsonb(Datum value) {
+  return DirectFunctionCall1(jsonb_in, CStringGetDatum(TextDatumGetCString(value)));
 }
 
 /* PUBLIC may call the functions, so that one GRANT gives the right to enqueue in every way. */
@@ -419,8 +377,8 @@ static void check_order(const bool *isnull) {
 }
 
 SQL_FUNCTION(outbox_enqueue) {
-  const EnqueueTypes *types = enqueue_types(fcinfo->flinfo);
-  const bool bytes = types->payload == BYTEAOID;
+  EnqueueTypes *types = enqueue_types(fcinfo->flinfo);
+  const bool bytes = types->is_bytes;
   Datum values[EV_GIVEN] = {};
   bool isnull[EV_GIVEN];
   pg_uuid_t *id = palloc_object(pg_uuid_t);
@@ -434,9 +392,8 @@ SQL_FUNCTION(outbox_enqueue) {
   memset(isnull, true, sizeof isnull);
   copy_argument(fcinfo, 0, values, isnull, EV_AGGREGATE_TYPE);
   copy_argument(fcinfo, 1, values, isnull, EV_AGGREGATE_ID);
-  if (types->id_to_text && !isnull[EV_AGGREGATE_ID])
-    values[EV_AGGREGATE_ID] =
-        CStringGetTextDatum(DatumGetCString(DirectFunctionCall1(types->id_to_text, values[EV_AGGREGATE_ID])));
+  if (!isnull[EV_AGGREGATE_ID])
+    values[EV_AGGREGATE_ID] = enqueue_key(types, values[EV_AGGREGATE_ID]);
   copy_argument(fcinfo, 2, values, isnull, EV_EVENT_TYPE);
   copy_argument(fcinfo, 3, values, isnull, bytes ? EV_PAYLOAD_BYTES : EV_PAYLOAD);
   if (bytes)
@@ -449,10 +406,10 @@ SQL_FUNCTION(outbox_enqueue) {
   copy_argument(fcinfo, after_payload + 5, values, isnull, EV_ID);
 
   check_order(isnull);
-  if (types->payload == ANYELEMENTOID ? !is_jsonb(fcinfo->flinfo) : types->payload != JSONBOID)
-    parse(values, isnull, EV_PAYLOAD); /* outbox.enqueue_bytes() has none */
-  if (!bytes && types->headers != JSONBOID)
-    parse(values, isnull, EV_HEADERS);
+  if (types->parse_payload && !isnull[EV_PAYLOAD])
+    values[EV_PAYLOAD] = json_to_jsonb(values[EV_PAYLOAD]);
+  if (types->parse_headers && !isnull[EV_HEADERS])
+    values[EV_HEADERS] = json_to_jsonb(values[EV_HEADERS]);
   if (isnull[EV_ID] || is_nil(values[EV_ID]))
     values[EV_ID] = new_uuid();
   isnull[EV_ID] = false;
