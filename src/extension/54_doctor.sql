@@ -183,7 +183,7 @@ COMMENT ON FUNCTION outbox_internal.time_limit(integer) IS
 -- which no row contains. It also answers when one of its parts fails, meets a lock or takes longer than 5 seconds:
 -- that is a row too.
 CREATE OR REPLACE FUNCTION outbox.doctor(
-  patience interval, OUT "check" text, OUT status text, OUT detail text, OUT hint text
+  patience interval DEFAULT NULL, OUT "check" text, OUT status text, OUT detail text, OUT hint text
 ) RETURNS SETOF record
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET lock_timeout = '100ms' SET jit = off
@@ -229,7 +229,8 @@ BEGIN
       PERFORM outbox_internal.time_limit(5000);
       RETURN QUERY EXECUTE format(
         'SELECT outbox_internal.for_client(d."check"), d.status, outbox_internal.for_client(d.detail), '
-        'outbox_internal.for_client(d.hint) FROM outbox_internal.doctor_%s($1) AS d', part) USING doctor.patience;
+        'outbox_internal.for_client(d.hint) FROM outbox_internal.doctor_%s($1) AS d', part)
+        USING coalesce(doctor.patience, '30 seconds');
       PERFORM outbox_internal.time_limit(0);
     EXCEPTION
       WHEN query_canceled THEN
@@ -265,14 +266,6 @@ END
 $$;
 COMMENT ON FUNCTION outbox.doctor(interval) IS
   'Finds the causes of late or missing events: one row per check and per sink, with status ok, warning or error, '
-  'the facts, and a hint to paste. It names transactions and locks that are older than patience. It waits for no '
-  'lock, and reads no payload. A group of checks that takes longer than 5 seconds is a row that says so.';
-
-CREATE OR REPLACE FUNCTION outbox.doctor(OUT "check" text, OUT status text, OUT detail text, OUT hint text)
-RETURNS SETOF record
-LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$ SELECT d."check", d.status, d.detail, d.hint FROM outbox.doctor(interval '30 seconds') AS d $$;
-COMMENT ON FUNCTION outbox.doctor() IS
-  'Finds the causes of late or missing events: one row per check and per sink, with status ok, warning or error, '
-  'the facts, and a hint to paste. It names transactions and locks that are older than 30 seconds. It waits for no '
-  'lock, and reads no payload. A group of checks that takes longer than 5 seconds is a row that says so.';
+  'the facts, and a hint to paste. It names transactions and locks that are older than patience, by default 30 '
+  'seconds. It waits for no lock, and reads no payload. A group of checks that takes longer than 5 seconds is a row '
+  'that says so.';

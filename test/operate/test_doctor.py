@@ -47,6 +47,14 @@ def test_groups_that_fail(db):
     assert {detail for _, detail in rows} == {"The doctor could not look: broken"}
 
 
+def test_the_default_of_patience(db):
+    db.sql("""CREATE OR REPLACE FUNCTION outbox_internal.doctor_transactions(
+                patience interval, OUT "check" text, OUT status text, OUT detail text, OUT hint text
+              ) RETURNS SETOF record LANGUAGE sql AS $$ SELECT 'transactions', 'ok', $1::text, NULL $$""")
+    for call, patience in (("doctor()", "00:00:30"), ("doctor(NULL)", "00:00:30"), ("doctor(patience => '5 s')", "00:00:05")):
+        assert db.value(f"SELECT detail FROM outbox.{call} WHERE \"check\" = 'transactions'") == patience
+
+
 @pytest.mark.timing
 def test_no_false_alarm_under_load(db, receiver, setting):
     """Writers that commit and roll back, a retention, a worker that exits when idle and is started by each event: no
@@ -378,7 +386,7 @@ def test_an_operator_sees_what_a_superuser_sees(db, receiver):
     wait_until(lambda: db.doctor("sink crm")[0] == "warning", 20, lambda: str(db.doctor("sink crm")))
     with db.connect() as operator, db.connect(autocommit=False) as writer:
         operator.execute("CREATE ROLE doctor_operator; GRANT USAGE ON SCHEMA outbox TO doctor_operator;"
-                         " GRANT EXECUTE ON FUNCTION outbox.doctor(), outbox.doctor(interval) TO doctor_operator")
+                         " GRANT EXECUTE ON FUNCTION outbox.doctor TO doctor_operator")
         writer.execute("SELECT outbox.enqueue('Order', '2', 'e', '{}')")
         found(db, "transactions", writer)
         try:
