@@ -56,21 +56,37 @@ SELECT DISTINCT unnest(parameter_types) FROM pg_prepared_statements WHERE name =
 SELECT outbox.replay('regress_a', '-infinity', '2001-01-02 12:00');
 SELECT outbox.replay('regress_a', 'yesterday evening');
 SELECT outbox.replay('regress_a', interval '1 hour', events => 'nothing');
+BEGIN;
+SELECT outbox.replay('regress_a', (now() - interval '150 minutes')::timestamp, localtimestamp);
+SELECT event FROM pg_temp.pending WHERE event <> 5 ORDER BY event;
+ROLLBACK;
+BEGIN;
+SELECT outbox.replay('regress_a', current_date - 1, now() + interval '1 second');
+ROLLBACK;
+\set VERBOSITY terse
+SELECT outbox.replay('regress_a', interval '12 hours', interval '13 hours');
+\set VERBOSITY default
+\echo :LAST_ERROR_SQLSTATE
+SELECT outbox.replay('regress_a', 7);
+\echo :LAST_ERROR_SQLSTATE
 
 -- One event by its id: as this sink had it, or another one
 BEGIN;
-SELECT outbox.resend(pg_temp.uuid(3), 'regress_a'), outbox.resend(pg_temp.uuid(2), 'regress_b'), outbox.resend(pg_temp.uuid(3), 'regress_a');
+SELECT outbox.replay('regress_a', event => pg_temp.uuid(3)) AS sent, outbox.replay('regress_b', event => pg_temp.uuid(2)) AS sent, outbox.replay('regress_a', event => pg_temp.uuid(3)) AS pending;
 SELECT event, sink FROM pg_temp.pending WHERE event <> 5;
 SELECT count(DISTINCT (aggregate_type, aggregate_id, partition_key, payload, headers, dedup_key, created_at)) AS different FROM outbox.events WHERE id = pg_temp.uuid(3);
 ROLLBACK;
-SELECT outbox.resend(pg_temp.uuid(5), 'regress_a'), outbox.resend(pg_temp.uuid(6), 'regress_a'), outbox.resend(pg_temp.uuid(77), 'regress_a');
+SELECT outbox.replay('regress_a', event => pg_temp.uuid(5)), outbox.replay('regress_a', event => pg_temp.uuid(6)), outbox.replay('regress_a', event => pg_temp.uuid(77));
 -- A destination may drop what has an old time: said once per statement.
 BEGIN;
 ALTER SERVER regress_a OPTIONS (ADD timestamp 'created_at');
-SELECT outbox.resend(pg_temp.uuid(3), 'regress_a'), outbox.resend(pg_temp.uuid(2), 'regress_a');
+SELECT outbox.replay('regress_a', event => pg_temp.uuid(3)), outbox.replay('regress_a', event => pg_temp.uuid(2));
 ROLLBACK;
-SELECT outbox.resend(NULL, 'regress_a');
-SELECT outbox.resend(pg_temp.uuid(3), 'regress_none');
+SELECT outbox.replay('regress_a', event => NULL);
+SELECT outbox.replay('regress_none', event => pg_temp.uuid(3));
+SELECT outbox.replay('regress_a', '1 hour', event => pg_temp.uuid(3));
+SELECT outbox.replay('regress_a', events => 'order.*', event => pg_temp.uuid(3));
+\echo :LAST_ERROR_SQLSTATE
 
 -- A sink that was made later gets what it takes, whoever had it, once; one that had some of it, the rest.
 BEGIN;
@@ -89,7 +105,7 @@ ALTER SERVER regress_a RENAME TO regress_c;
 SELECT outbox.replay('regress_c', now() - interval '12 hours', now(), 'order.paid');
 SELECT event, sink FROM pg_temp.pending;
 UPDATE outbox.events SET sink = 'regress_c' WHERE sink = 'regress_a' AND status <> 'SENT'; -- without the preload no hook does it
-SELECT outbox.resend(pg_temp.uuid(5), 'regress_c'), outbox.resend(pg_temp.uuid(6), 'regress_c'), outbox.resend(pg_temp.uuid(77), 'regress_c');
+SELECT outbox.replay('regress_c', event => pg_temp.uuid(5)), outbox.replay('regress_c', event => pg_temp.uuid(6)), outbox.replay('regress_c', event => pg_temp.uuid(77));
 ROLLBACK;
 
 -- Wrong input, and nothing found
@@ -106,13 +122,13 @@ GRANT USAGE ON SCHEMA outbox TO regress_outbox_replayer;
 SET ROLE regress_outbox_replayer;
 SELECT outbox.replay('regress_a', now() - interval '12 hours');
 RESET ROLE;
-GRANT EXECUTE ON FUNCTION outbox.replay(text, timestamptz, timestamptz, text) TO regress_outbox_replayer;
+GRANT EXECUTE ON FUNCTION outbox.replay TO regress_outbox_replayer;
 SET ROLE regress_outbox_replayer;
 SELECT outbox.replay('regress_a', now() - interval '12 hours');
 RESET ROLE;
 GRANT USAGE ON FOREIGN SERVER regress_a TO regress_outbox_replayer;
 SET ROLE regress_outbox_replayer;
-SELECT outbox.replay('regress_a', now() - interval '12 hours');
+SELECT outbox.replay('regress_a', '12 hours');
 RESET ROLE;
 
 -- outbox.wait_delivered(). No worker runs here.

@@ -15,7 +15,7 @@ In psql: `\\df+ outbox.*`, `\\d+ outbox.sinks`. `make docs` makes this page from
 CHAPTERS = {
     "Produce": ("enqueue", "enqueue_bytes", "create_view"),
     "Inspect": ("doctor", "story", "event_status", "preview", "probe", "metrics", "library"),
-    "Operate": ("pause", "resume", "redrive", "replay", "resend", "wait_delivered", "reset_stats", "adopt", "run_maintenance", "route_waiting"),
+    "Operate": ("pause", "resume", "redrive", "replay", "wait_delivered", "reset_stats", "adopt", "run_maintenance", "route_waiting"),
     "Your own dispatcher": ("claim", "ack", "nack"),
     "Consume": ("mark_processed", "run_inbox_maintenance"),
 }

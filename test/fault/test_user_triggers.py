@@ -151,5 +151,5 @@ def test_an_event_of_a_trigger_is_enqueued_while_events_are_sent_again(db, when,
     assert db.value("SELECT outbox.replay('hand', now() - interval '1 hour')") == 1
     assert db.sql(AUDITED) == [("audits", "1", '{"n": "1"}', True, 1)]
     acknowledge()
-    assert db.value("SELECT outbox.resend(%s, 'hand')", event)
+    assert db.value("SELECT outbox.replay('hand', event => %s)", event) == 1
     assert db.sql(AUDITED) == [("audits", "1", '{"n": "1"}', True, 2)]

@@ -336,10 +336,10 @@ class Machine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.model.rows)
     @rule(number=NUMBER, at=NUMBER, ending=ENDING)
-    def resend(self, number, at, ending):
+    def replay_one(self, number, at, ending):
         name = self.name(at)
         id = self.pick(sorted({row.event.id for row in self.model.sent()} or {row.event.id for row in self.model.rows}), number)
-        self.step(lambda m: m.resend(id, name), "SELECT outbox.resend(%s, %s)", id, name, ending=ending)
+        self.step(lambda m: m.replay_one(id, name), "SELECT outbox.replay(%s, event => %s::uuid)", name, id, ending=ending)
 
     # ---- events of another cluster -------------------------------------------------------------------------------
 
@@ -440,7 +440,7 @@ BAD_CALLS = [
     ("SELECT outbox.pause(NULL)", "22004"), ("SELECT outbox.pause('nobody')", "42704"), ("SELECT outbox.resume('nobody')", "42704"), ("SELECT outbox.reset_stats('nobody')", "42704"),
     ("SELECT outbox.replay('nobody', '1 hour')", "42704"), ("SELECT outbox.replay('a', 'yesterday or so')", "22007"), ("SELECT outbox.replay('a', NULL::interval)", "22004"),
     ("SELECT outbox.replay('a', now(), now() - interval '1 hour')", "22023"), ("SELECT outbox.replay('a', interval '1 hour', events => ',')", "22023"),
-    (f"SELECT outbox.resend({NOBODY}, 'nobody')", "42704"), ("SELECT outbox.resend(NULL, 'a')", "22004"), ("CALL outbox.wait_delivered(NULL)", "22004"),
+    (f"SELECT outbox.replay('nobody', event => {NOBODY})", "42704"), ("SELECT outbox.replay('a', event => NULL)", "22004"), (f"SELECT outbox.replay('a', '1 hour', event => {NOBODY})", "22023"), ("CALL outbox.wait_delivered(NULL)", "22004"),
     ("SELECT FROM outbox.claim('nobody')", "42704"), ("SELECT FROM outbox.claim(NULL)", "22004"),
     ("SELECT FROM outbox.claim('a', 0)", "22023"), ("SELECT FROM outbox.claim('a', 1, '8 days')", "22023"), ("SELECT outbox.ack(NULL)", "22004"),
     (f"SELECT outbox.nack({NOBODY}, {NOBODY}, NULL)", "22004"), (f"SELECT outbox.nack({NOBODY}, {NOBODY}, 'no', '-1 s')", "22023"), (f"SELECT outbox.preview({NOBODY})", "02000"),

@@ -335,10 +335,10 @@ class Model:
         others = [r for r in self.sent() if r not in own and r.event.id not in had and fnmatchcase(r.event.type, server.events)]
         return self.redeliver(server, [r for r in own + others if fnmatchcase(r.event.type, globs)])
 
-    def resend(self, id: str, name: str) -> bool:
+    def replay_one(self, id: str, name: str) -> int:
         server = self.require(name)
         kept = [r for r in reversed(self.sent()) if r.event.id == id]
-        return self.redeliver(server, [r for r in kept if self.server_of(r.sink) is server] + kept) > 0
+        return self.redeliver(server, [r for r in kept if self.server_of(r.sink) is server] + kept)
 
     def adopt(self) -> int:
         rows = [r for r in self.rows if r.foreign and r.status in (PENDING, FAILED)]

@@ -90,7 +90,7 @@ def test_kept_events_belong_to_the_name_of_a_sink(db, kept, receiver, other):
 def test_one_event_is_sent_again_and_a_span_is_an_interval(db, kept, receiver):
     [(event,)] = db.sql("SELECT id::text FROM outbox.events WHERE status = 'SENT' ORDER BY position LIMIT 1")
     with db.connect() as session:
-        assert session.execute("SELECT outbox.resend(%s, %s)", [event, "crm"]).fetchone() == (True,)
+        assert session.execute("SELECT outbox.replay(%s, event => %s)", ["crm", event]).fetchone() == (1,)
     wait_until(lambda: [delivery.id for delivery in receiver.accepted()].count(event) == 2, 10, "the event once more")
     wait_until(lambda: db.pending() == 0, 10, "its recording")
     assert db.value("SELECT outbox.replay('crm', %s)", "2 hours") == 60

@@ -163,11 +163,11 @@ def test_sent_again(db, receiver, keeps):
     for n in range(1, 3):
         wait_until(lambda: steps(db, event).count("delivered") == n, 20, lambda: str(story(db, event)))
         if n == 1:
-            db.sql("SELECT outbox.resend(%s, 'crm')", event)
+            db.sql("SELECT outbox.replay('crm', event => %s)", event)
     assert steps(db, event) == ["routed", "delivered", "sent again", "delivered"]
     receiver.mode = status(503)
     db.webhook_sink("other", receiver, SECRET, retry="1h")
-    db.sql("SELECT outbox.resend(%s, 'other')", event)
+    db.sql("SELECT outbox.replay('other', event => %s)", event)
     wait_until(lambda: len(steps(db, event, "other")) == 3, 20, lambda: str(story(db, event)))
     assert steps(db, event, "other") == ["sent again", "attempt 1 failed", "waits"]
     assert steps(db, event) == ["routed", "delivered", "sent again", "delivered"]

@@ -99,7 +99,7 @@ def test_two_sinks_of_one_fifo_and_a_replay_are_no_duplicates(db, moto, front, n
     id = db.enqueue("Order", "7")
     assert {message["MessageAttributes"]["id"]["StringValue"] for message in queue.read(2, 60)} == {id}
     wait_until(lambda: db.pending() == 0, 30, "both acknowledgements")
-    db.sql("SELECT outbox.resend(%s, 'a')", id)
+    db.sql("SELECT outbox.replay('a', event => %s)", id)
     queue.read(3, 60)
 
 

@@ -46,7 +46,7 @@ def test_a_kept_event_tells_its_stream_and_sequence(db, server, name):
     for sequence, id in enumerate(ids, 1):
         wait_until(lambda: db.pending() == 0, 20, sinks(db))
         assert db.value(told, id).startswith(f"stream {name}, sequence {sequence}")
-    db.sql("SELECT outbox.resend(%s, 'nats')", ids[0])
+    db.sql("SELECT outbox.replay('nats', event => %s)", ids[0])
     wait_until(lambda: db.pending() == 0, 20, sinks(db))
     assert stream.count() == 3
     assert sorted(row[0].split(" (")[0] for row in db.sql(told, ids[0])) == [f"stream {name}, sequence 1", f"stream {name}, sequence 3"]

@@ -12,7 +12,10 @@ extern "C" {
 #include "nodes/pg_list.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
+#include "utils/date.h"
+#include "utils/fmgrprotos.h"
 #include "utils/jsonb.h"
+#include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 }
@@ -53,10 +56,10 @@ static const char *const REPLAY =
     "once AS (SELECT DISTINCT ON (k.id) k.* FROM kept AS k WHERE " NOT_ENQUEUED_AGAIN
     "ORDER BY k.id, k.own DESC, k.position) " ENQUEUE_ONCE;
 /* The sink's own last row, otherwise the last row of another sink. */
-static const char *const RESEND = "WITH kept AS (SELECT " REPLAYED ", e.sink = $1 AS own "
-                                  "FROM outbox.events_sent AS e WHERE e.id = $2), "
-                                  "once AS (SELECT k.* FROM kept AS k WHERE " NOT_ENQUEUED_AGAIN
-                                  "ORDER BY k.own DESC NULLS LAST, k.position DESC LIMIT 1) " ENQUEUE_ONCE;
+static const char *const REPLAY_ONE = "WITH kept AS (SELECT " REPLAYED ", e.sink = $1 AS own "
+                                      "FROM outbox.events_sent AS e WHERE e.id = $2), "
+                                      "once AS (SELECT k.* FROM kept AS k WHERE " NOT_ENQUEUED_AGAIN
+                                      "ORDER BY k.own DESC NULLS LAST, k.position DESC LIMIT 1) " ENQUEUE_ONCE;
 
 /* ---- filters of outbox.replay() ----------------------------------------------------------------------------- */
 
@@ -136,19 +139,65 @@ static const char *time_text(TimestampTz time) {
   return DatumGetCString(DirectFunctionCall1(timestamptz_out, TimestampTzGetDatum(time)));
 }
 
-static void check_arguments(FunctionCallInfo fcinfo) {
-  static const char *const names[] = {"sink", "since", "until", "events"};
+enum { SINK, SINCE, UNTIL, EVENTS, EVENT }; /* the arguments of outbox.replay() */
 
-  for (int i = 0; i < 4; i++)
-    if (PG_ARGISNULL(i))
-      ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("\"%s\" must not be null", names[i]),
-                      errhint("Such as outbox.replay('sink', now() - interval '1 hour').")));
-  TimestampTz since = PG_GETARG_TIMESTAMPTZ(1), until = PG_GETARG_TIMESTAMPTZ(2);
-  if (since > until)
+static void check_arguments(FunctionCallInfo fcinfo) {
+  static const char example[] =
+      "Such as outbox.replay('sink', '1 hour') or outbox.replay('sink', event => '018f0000-0000-7000-8000-000000000000').";
+
+  if (PG_ARGISNULL(SINK) || PG_ARGISNULL(EVENTS))
     ereport(ERROR,
-            (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("\"since\" must not be later than \"until\""),
-             errdetail("since is %s, until is %s.", time_text(since), time_text(until)), errhint("Exchange them.")));
-  (void)globs_of(text_to_cstring(PG_GETARG_TEXT_PP(3)));
+            (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+             errmsg("\"%s\" must not be null", PG_ARGISNULL(SINK) ? "sink" : "events"), errhint("%s", example)));
+  if (PG_ARGISNULL(SINCE) && PG_ARGISNULL(EVENT))
+    ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("\"since\" and \"event\" are both null"),
+                    errhint("%s", example)));
+  const char *events = text_to_cstring(PG_GETARG_TEXT_PP(EVENTS));
+  if (!PG_ARGISNULL(EVENT) && (!PG_ARGISNULL(SINCE) || !PG_ARGISNULL(UNTIL) || strcmp(events, "*") != 0))
+    ereport(ERROR,
+            (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+             errmsg("\"event\" excludes \"since\", \"until\" and \"events\""),
+             errdetail("One event is sent again by its id, whenever it was delivered."), errhint("%s", example)));
+  (void)globs_of(events);
+}
+
+/* A time, or an interval counted back from now. In SPI. */
+static TimestampTz time_argument(FunctionCallInfo fcinfo, int argument, const char *name) {
+  const Oid type = getBaseType(get_fn_expr_argtype(fcinfo->flinfo, argument));
+  Datum value = PG_GETARG_DATUM(argument);
+  Oid output;
+  bool is_varlena, preferred;
+  char category;
+
+  switch (type) {
+  case TIMESTAMPTZOID:
+    return DatumGetTimestampTz(value);
+  case TIMESTAMPOID:
+    return DatumGetTimestampTz(DirectFunctionCall1(timestamp_timestamptz, value));
+  case DATEOID:
+    return DatumGetTimestampTz(DirectFunctionCall1(date_timestamptz, value));
+  case INTERVALOID:
+    return DatumGetTimestampTz(DirectFunctionCall2(
+        timestamptz_mi_interval, TimestampTzGetDatum(GetCurrentTransactionStartTimestamp()), value));
+  }
+  get_type_category_preferred(type, &category, &preferred);
+  if (category != TYPCATEGORY_STRING)
+    ereport(ERROR, (errcode(ERRCODE_DATATYPE_MISMATCH),
+                    errmsg("\"%s\" is of type %s, not a time or an interval", name, format_type_be(type)),
+                    errhint("Such as '2026-01-31 12:00', or '2 hours' for two hours ago.")));
+  getTypeOutputInfo(type, &output, &is_varlena);
+  const char *given = OidOutputFunctionCall(output, value);
+  Oid given_type = TEXTOID;
+  Datum given_text = CStringGetTextDatum(given);
+  bool isnull = true;
+  Datum time = 0;
+  if (SPI_execute_with_args("SELECT outbox_internal.replay_time($1)", 1, &given_type, &given_text, NULL, false, 1) ==
+          SPI_OK_SELECT &&
+      SPI_processed == 1)
+    time = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull);
+  if (isnull)
+    elog(ERROR, "could not read the time \"%s\"", given);
+  return DatumGetTimestampTz(time);
 }
 
 static Oid check_sink(const char *name) {
@@ -264,53 +313,30 @@ SQL_FUNCTION(outbox_notice_old_timestamps) {
   PG_RETURN_VOID();
 }
 
-/* ---- outbox.replay() --------------------------------------------------------------------------------------- */
+/* ---- one event ------------------------------------------------------------------------------------------------ */
 
-/* The replay is one statement: it takes no lock that blocks others, and the worker reads the added rows like any
- * backlog. */
-SQL_FUNCTION(outbox_replay) {
-  PreventCommandDuringRecovery("outbox.replay()");
-  PreventCommandIfReadOnly("outbox.replay()");
-  check_arguments(fcinfo);
-  hold_sink_names();
-  const Oid server = check_sink(text_to_cstring(PG_GETARG_TEXT_PP(0)));
-  Replay replay = {REPLAY,
-                   4,
-                   {TEXTOID, TIMESTAMPTZOID, TIMESTAMPTZOID, TEXTOID},
-                   {PG_GETARG_DATUM(0), PG_GETARG_DATUM(1), PG_GETARG_DATUM(2), PG_GETARG_DATUM(3)},
-                   0};
-
-  OwnerScope scope = owner_enter();
-  event_insert_copies_by(insert_rows, &replay);
-  notice_missing(&replay);
-  if (replay.n > 0)
-    notice_old_timestamps(server);
-  owner_leave(scope);
-  PG_RETURN_INT64((int64)replay.n);
-}
-
-/* ---- outbox.resend() --------------------------------------------------------------------------------------- */
-
-static bool has_row(const char *statement, const Replay *resend) {
+static bool has_row(const char *statement, const Replay *replay) {
   Oid types[] = {TEXTOID, UUIDOID};
 
   /* Not read-only, to see the rows that this statement has added. */
-  return SPI_execute_with_args(statement, 2, types, const_cast<Datum *>(resend->values), NULL, false, 1) ==
+  return SPI_execute_with_args(statement, 2, types, const_cast<Datum *>(replay->values), NULL, false, 1) ==
              SPI_OK_SELECT &&
          SPI_processed == 1;
 }
 
-static void warn_not_resent(const Replay *resend, const char *sink) {
-  const char *id = DatumGetCString(DirectFunctionCall1(uuid_out, resend->values[1]));
+/* Warns instead of raising an error: in a SELECT over many events, one that cannot be sent again must not stop the
+ * others. */
+static void warn_not_sent_again(const Replay *replay, const char *sink) {
+  const char *id = DatumGetCString(DirectFunctionCall1(uuid_out, replay->values[1]));
 
-  if (has_row("SELECT FROM outbox.events_pending WHERE id = $2 AND sink = $1", resend))
+  if (has_row("SELECT FROM outbox.events_pending WHERE id = $2 AND sink = $1", replay))
     ereport(WARNING,
             (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE), errmsg("event %s is not sent again", id),
              errdetail("It is pending for the sink \"%s\".", sink),
              errhint("To have it tried at once: UPDATE outbox.events SET available_at = now() WHERE id = '%s' AND "
                      "status = 'PENDING';",
                      id)));
-  else if (has_row("SELECT FROM outbox.events_failed WHERE id = $2 AND sink = $1", resend))
+  else if (has_row("SELECT FROM outbox.events_failed WHERE id = $2 AND sink = $1", replay))
     ereport(WARNING, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE), errmsg("event %s is not sent again", id),
                       errdetail("It is a dead letter of the sink \"%s\".", sink),
                       errhint("SELECT outbox.redrive('%s', %s);", id, quote_literal_cstr(sink))));
@@ -321,28 +347,54 @@ static void warn_not_resent(const Replay *resend, const char *sink) {
                               "are kept.")));
 }
 
-/* Warns instead of raising an error: in a SELECT over many events, one that cannot be resent must not stop the
- * others. */
-SQL_FUNCTION(outbox_resend) {
-  static const char *const names[] = {"id", "sink"};
+static void replay_one(Replay *replay, const char *sink) {
+  event_insert_copies_by(insert_rows, replay);
+  if (replay->n == 0)
+    warn_not_sent_again(replay, sink);
+}
 
-  PreventCommandDuringRecovery("outbox.resend()");
-  PreventCommandIfReadOnly("outbox.resend()");
-  for (int i = 0; i < 2; i++)
-    if (PG_ARGISNULL(i))
-      ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("\"%s\" must not be null", names[i]),
-                      errhint("Such as outbox.resend('018f0000-0000-7000-8000-000000000000', 'sink').")));
-  char *sink = text_to_cstring(PG_GETARG_TEXT_PP(1));
+/* ---- a span of time ------------------------------------------------------------------------------------------- */
+
+/* The replay is one statement: it takes no lock that blocks others, and the worker reads the added rows like any
+ * backlog. */
+static void replay_span(Replay *replay) {
+  const TimestampTz since = DatumGetTimestampTz(replay->values[1]), until = DatumGetTimestampTz(replay->values[2]);
+
+  if (since > until)
+    ereport(ERROR,
+            (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("\"since\" must not be later than \"until\""),
+             errdetail("since is %s, until is %s.", time_text(since), time_text(until)), errhint("Exchange them.")));
+  event_insert_copies_by(insert_rows, replay);
+  notice_missing(replay);
+}
+
+SQL_FUNCTION(outbox_replay) {
+  PreventCommandDuringRecovery("outbox.replay()");
+  PreventCommandIfReadOnly("outbox.replay()");
+  check_arguments(fcinfo);
+  const char *sink = text_to_cstring(PG_GETARG_TEXT_PP(SINK));
   hold_sink_names();
   const Oid server = check_sink(sink);
-  Replay resend = {RESEND, 2, {TEXTOID, UUIDOID}, {PG_GETARG_DATUM(1), PG_GETARG_DATUM(0)}, 0};
+  Replay replay = {};
 
   OwnerScope scope = owner_enter();
-  event_insert_copies_by(insert_rows, &resend);
-  if (resend.n == 0)
-    warn_not_resent(&resend, sink);
-  else
+  if (PG_ARGISNULL(EVENT)) {
+    TimestampTz since = time_argument(fcinfo, SINCE, "since");
+    TimestampTz until =
+        PG_ARGISNULL(UNTIL) ? GetCurrentTransactionStartTimestamp() : time_argument(fcinfo, UNTIL, "until");
+    replay = {
+        REPLAY,
+        4,
+        {TEXTOID, TIMESTAMPTZOID, TIMESTAMPTZOID, TEXTOID},
+        {PG_GETARG_DATUM(SINK), TimestampTzGetDatum(since), TimestampTzGetDatum(until), PG_GETARG_DATUM(EVENTS)},
+        0};
+    replay_span(&replay);
+  } else {
+    replay = {REPLAY_ONE, 2, {TEXTOID, UUIDOID}, {PG_GETARG_DATUM(SINK), PG_GETARG_DATUM(EVENT)}, 0};
+    replay_one(&replay, sink);
+  }
+  if (replay.n > 0)
     notice_old_timestamps(server);
   owner_leave(scope);
-  PG_RETURN_BOOL(resend.n > 0);
+  PG_RETURN_INT64((int64)replay.n);
 }
