@@ -115,7 +115,7 @@ DROP SERVER regress_7_too;
 INSERT INTO outbox.events (aggregate_type, event_type, headers) VALUES ('Order', 'order.created', '{"tenant": 7}') RETURNING sink;
 -- Stored before the rule of today, as numbers: a restore keeps them so.
 INSERT INTO outbox.events (id, aggregate_type, event_type, headers, position, origin)
-  SELECT gen_random_uuid(), 'Order', 'order.created', '{"tenant": 42, "n": 1}', 1, origin FROM outbox.library();
+  SELECT gen_random_uuid(), 'Order', 'order.created', '{"tenant": 42, "n": 1}', 1, origin FROM outbox_internal.library();
 SELECT outbox.route_waiting();
 SELECT headers, sink FROM outbox.events WHERE position = 1;
 -- What a sink would refuse is an error where the event is for it, and only there.

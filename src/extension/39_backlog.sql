@@ -99,7 +99,7 @@ RETURNS TABLE (server oid, n bigint, due_since timestamptz)
 LANGUAGE sql STABLE ROWS 10 PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
 @READS_BY_INDEX@ SET enable_nestloop = off
 AS $$
-  WITH here AS MATERIALIZED (SELECT l.origin FROM outbox.library() AS l),
+  WITH here AS MATERIALIZED (SELECT l.origin FROM outbox_internal.library() AS l),
   heads AS MATERIALIZED (
     SELECT m.server, m.name, h.key_hash, min(h.position) AS position
     FROM (SELECT n.server, n.name,
@@ -165,7 +165,7 @@ DECLARE
   at timestamptz := clock_timestamp();
   pages bigint := pg_relation_size('outbox.events_pending') / current_setting('block_size')::bigint;
   share double precision := 30000.0 / greatest(pages, 300); -- percent: 300 pages
-  here bigint := (SELECT l.origin FROM outbox.library() AS l);
+  here bigint := (SELECT l.origin FROM outbox_internal.library() AS l);
   elsewhere boolean; -- there are rows of another origin, for which the worker's bounds do not hold
   lost text[] := ARRAY(SELECT d.sink FROM outbox_internal.dropped_sinks() AS d);
   all_names text[] := lost || ARRAY(SELECT n.name FROM outbox_internal.sink_names AS n);

@@ -40,12 +40,12 @@ COMMENT ON FUNCTION outbox_internal.worker_slots() IS
   'Part of outbox.workers: the running workers of the whole cluster, from shared memory; for outbox.doctor() also '
   'since when events wait to be routed, and the error of the last routing.';
 
-CREATE OR REPLACE FUNCTION outbox.library(
+CREATE OR REPLACE FUNCTION outbox_internal.library(
   OUT version text, OUT preloaded boolean, OUT launcher_pid integer, OUT out_of_slots boolean, OUT origin bigint,
   OUT longest_retention interval, OUT idle boolean) RETURNS record
 LANGUAGE c VOLATILE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_library';
-COMMENT ON FUNCTION outbox.library() IS
+COMMENT ON FUNCTION outbox_internal.library() IS
   'The state of the loaded library: its version, whether it was preloaded, the launcher, this database''s origin, '
   'the longest retention of any sink, and whether this database is idle: it needs no worker until an event is '
   'committed or due (outbox.worker_idle_timeout).';
@@ -80,7 +80,7 @@ AS $$
     SELECT e.last_error, e.last_attempt_at
     FROM (SELECT p.last_error, p.last_attempt_at FROM outbox.events_pending AS p
           WHERE p.last_attempt_at IS NOT NULL AND p.blocked_by IS NULL AND p.sink = n.name
-            AND p.origin = (SELECT l.origin FROM outbox.library() AS l)
+            AND p.origin = (SELECT l.origin FROM outbox_internal.library() AS l)
           ORDER BY hashtextextended(p.partition_key, 0), p.position LIMIT 1000) AS e
     ORDER BY e.last_attempt_at DESC NULLS LAST LIMIT 1) AS f
 $$;
@@ -160,7 +160,7 @@ CREATE OR REPLACE VIEW outbox.sinks AS
          st.paused_until
   FROM (pg_catalog.pg_foreign_server AS s JOIN outbox_internal.wrappers AS w ON w.oid = s.srvfdw)
   FULL JOIN outbox_internal.sink_backlog() AS b ON b.server = s.oid
-  CROSS JOIN outbox.library() AS lib
+  CROSS JOIN outbox_internal.library() AS lib
   LEFT JOIN outbox_internal.sink_claimed() AS claimed ON claimed.server = s.oid
   LEFT JOIN outbox_internal.sink_statistics() AS st ON st.server = s.oid
   LEFT JOIN outbox_internal.sink_retries() AS retries ON retries.server = s.oid

@@ -6,7 +6,7 @@ SET search_path = pg_catalog, pg_temp
 @READS_BY_INDEX@
 AS $$
 DECLARE
-  here bigint := (SELECT l.origin FROM outbox.library() AS l);
+  here bigint := (SELECT l.origin FROM outbox_internal.library() AS l);
 BEGIN
   -- A dump makes a day first, fills it, and gives it its primary key last.
   IF EXISTS (SELECT FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid
@@ -85,7 +85,7 @@ BEGIN
   END IF;
   -- Whole days are dropped when the longest retention of any sink is over. If a reader is in the way, the next run
   -- tries again.
-  keep := (SELECT l.longest_retention FROM outbox.library() AS l);
+  keep := (SELECT l.longest_retention FROM outbox_internal.library() AS l);
   FOR part, day IN
     SELECT c.relname, to_date(right(c.relname, 8), 'YYYYMMDD') AS begins
     FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid

@@ -20,7 +20,7 @@ DECLARE
 BEGIN
   -- ALTER SYSTEM and pg_reload_conf() may have set outbox.cluster_name just before.
   PERFORM outbox_internal.reread_settings();
-  here := (SELECT l.origin FROM outbox.library() AS l);
+  here := (SELECT l.origin FROM outbox_internal.library() AS l);
   -- Two calls take turns: each would wait for rows that the other one has locked.
   PERFORM pg_advisory_xact_lock('outbox.events'::regclass::oid::integer, 0);
   UPDATE outbox.events SET origin = here WHERE status = 'PENDING' AND origin <> here;

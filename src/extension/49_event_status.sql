@@ -8,7 +8,7 @@ LANGUAGE sql STABLE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalo
 @READS_BY_INDEX@
 AS $$
   SELECT p.sink, 'PENDING', p.attempts,
-         CASE WHEN p.origin = (SELECT l.origin FROM outbox.library() AS l) THEN p.available_at END,
+         CASE WHEN p.origin = (SELECT l.origin FROM outbox_internal.library() AS l) THEN p.available_at END,
          p.last_error
   FROM outbox.events_pending AS p WHERE p.id = event_status.id
   UNION ALL

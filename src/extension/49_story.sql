@@ -105,7 +105,7 @@ BEGIN
   SELECT p.*, p.ctid AS place INTO event FROM outbox.events_pending AS p WHERE p.position = pending;
   IF NOT FOUND THEN
     RETURN 'nothing any more: it has just ended';
-  ELSIF event.origin <> (SELECT l.origin FROM outbox.library() AS l) THEN
+  ELSIF event.origin <> (SELECT l.origin FROM outbox_internal.library() AS l) THEN
     RETURN 'outbox.adopt(): it was enqueued in another cluster or database';
   ELSIF event.sink IS NULL THEN
     RETURN CASE
@@ -151,7 +151,7 @@ BEGIN
                   'without a pid it is prepared: SELECT * FROM pg_prepared_xacts',
                   array_to_string(holders, ', '), holders)
     WHEN story_waits_for.kind = 'manual' THEN outbox_internal.story_claim_waits_for(event.position)
-    WHEN shard.is_owned IS NOT FALSE OR (SELECT l.idle FROM outbox.library() AS l)
+    WHEN shard.is_owned IS NOT FALSE OR (SELECT l.idle FROM outbox_internal.library() AS l)
       THEN format('the worker, which delivers it next (the sink is in the state "%s")', story_waits_for.state)
     WHEN shard.is_running THEN format('worker %s of %s, which takes over its shard', shard.worker, shard.workers)
     ELSE format('worker %s of %s, which serves its shard and does not run: outbox.doctor() says why',

@@ -88,7 +88,7 @@ DECLARE
   lib record;
   installed text := (SELECT e.extversion FROM pg_extension AS e WHERE e.extname = 'outbox');
 BEGIN
-  SELECT * INTO lib FROM outbox.library();
+  SELECT * INTO lib FROM outbox_internal.library();
 
   "check" := 'preload'; status := 'ok'; detail := 'The library was loaded at server start.';
   IF NOT lib.preloaded AND outbox_internal.needs_no_worker() THEN
@@ -148,7 +148,7 @@ DECLARE
   running text;
 BEGIN
   "check" := 'worker'; status := 'ok';
-  SELECT * INTO lib FROM outbox.library();
+  SELECT * INTO lib FROM outbox_internal.library();
   SELECT * INTO health FROM outbox_internal.worker_health();
   SELECT count(*) AS n,
          min(s.last_loop_at) AS last_loop_at,

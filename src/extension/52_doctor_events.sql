@@ -130,7 +130,7 @@ BEGIN
                CASE WHEN e.last_error IS NULL
                     THEN outbox_internal.has_taker(e.aggregate_type, e.event_type, e.headers) END AS taken
         FROM (SELECT e.* FROM outbox.events_pending AS e WHERE e.sink IS NULL ORDER BY e.position LIMIT 1000) AS e
-        WHERE e.origin = (SELECT l.origin FROM outbox.library() AS l)) AS w;
+        WHERE e.origin = (SELECT l.origin FROM outbox_internal.library() AS l)) AS w;
   SELECT min(s.routing_since) AS since,
          (array_agg(s.routing_error ORDER BY s.routing_since) FILTER (WHERE s.routing_error IS NOT NULL))[1] AS error
   INTO routing
@@ -172,7 +172,7 @@ BEGIN
             ORDER BY d.dropped_at DESC LIMIT 1) AS former
     INTO example
     FROM outbox.events_pending AS e
-    WHERE e.sink IS NULL AND e.last_error IS NULL AND e.origin = (SELECT l.origin FROM outbox.library() AS l)
+    WHERE e.sink IS NULL AND e.last_error IS NULL AND e.origin = (SELECT l.origin FROM outbox_internal.library() AS l)
       AND NOT outbox_internal.has_taker(e.aggregate_type, e.event_type, e.headers)
     ORDER BY e.position LIMIT 1;
     status := 'warning';
@@ -232,8 +232,10 @@ BEGIN
     status := 'warning';
     detail := n || CASE WHEN n = 1 THEN ' event waits that was' ELSE ' events wait that were' END
               || ' enqueued in another cluster or database (a restore, a copy, or another outbox.cluster_name).';
-    hint := '-- only where no other server delivers them, so not on a copy: '
-            'SELECT outbox.adopt(); delivers them from here';
+    hint := format(
+      '-- only where no other server delivers them, so not on a copy: SELECT outbox.adopt(); delivers them from '
+      'here. On a copy: DELETE FROM outbox.events WHERE status = ''PENDING'' AND origin <> %s; deletes them',
+      (SELECT l.origin FROM outbox_internal.library() AS l));
   ELSIF outbox_internal.restore_seen() THEN
     status := 'warning';
     detail := 'A restore is under way, or dead letters were enqueued in another cluster or database (a restore or a '
@@ -349,7 +351,7 @@ AS $$
       ORDER BY p.blocked_by, p.position LIMIT 1) AS n)
   SELECT DISTINCT ON (h.sink)
          h.sink, h.failing, h.id, h.attempts, h.available_at, left(h.last_error, 500), h.dead,
-         h.origin = (SELECT l.origin FROM outbox.library() AS l)
+         h.origin = (SELECT l.origin FROM outbox_internal.library() AS l)
   FROM (SELECT e.sink, count(*) OVER (PARTITION BY e.sink) AS failing, e.id, e.attempts, e.available_at, e.last_error,
                false AS dead, e.position, e.origin
         FROM (SELECT f.* FROM outbox_internal.sink_names AS n CROSS JOIN LATERAL (

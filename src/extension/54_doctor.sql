@@ -7,7 +7,7 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
   today date := (now() AT TIME ZONE 'UTC')::date;
-  keep interval := (SELECT l.longest_retention FROM outbox.library() AS l);
+  keep interval := (SELECT l.longest_retention FROM outbox_internal.library() AS l);
   days record;
   s record;
   dependent text;

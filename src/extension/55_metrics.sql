@@ -25,7 +25,7 @@ LANGUAGE plpgsql STABLE PARALLEL RESTRICTED SECURITY DEFINER SET search_path = p
 @READS_BY_INDEX@
 AS $$
 DECLARE
-  here bigint := (SELECT l.origin FROM outbox.library() AS l);
+  here bigint := (SELECT l.origin FROM outbox_internal.library() AS l);
   counted bigint := 2000; -- rows
   elsewhere bigint;
   nowhere bigint;
@@ -67,7 +67,7 @@ CREATE OR REPLACE VIEW outbox.database_metrics AS
          (SELECT a.unrouted FROM outbox_internal.backlog_apart() AS a) AS unrouted_events,
          (SELECT coalesce(pg_catalog.sum(b.pending), 0)::bigint FROM outbox_internal.sink_backlog() AS b
           WHERE b.dropped IS NOT NULL) AS dropped_sink_events
-  FROM outbox.library() AS lib
+  FROM outbox_internal.library() AS lib
   CROSS JOIN (SELECT pg_catalog.count(*) AS n, pg_catalog.min(w.last_loop_at) AS last_loop_at
               FROM outbox_internal.worker_slots() AS w
               WHERE w.database = (SELECT d.oid FROM pg_catalog.pg_database AS d

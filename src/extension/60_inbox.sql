@@ -45,8 +45,8 @@ CREATE OR REPLACE FUNCTION outbox_internal.processed_retention() RETURNS interva
 LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-  IF to_regprocedure('outbox.library()') IS NOT NULL THEN
-    PERFORM l.version FROM outbox.library() AS l; -- loads the library, if this session has not
+  IF to_regprocedure('outbox_internal.library()') IS NOT NULL THEN
+    PERFORM l.version FROM outbox_internal.library() AS l; -- loads the library, if this session has not
   END IF;
   RETURN coalesce(
     (SELECT current_setting('outbox.processed_retention') FROM pg_settings AS s

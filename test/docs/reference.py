@@ -14,7 +14,7 @@ In psql: `\\df+ outbox.*`, `\\d+ outbox.sinks`. `make docs` makes this page from
 # All functions of the schema, by the user's task.
 CHAPTERS = {
     "Produce": ("enqueue", "enqueue_bytes", "create_view"),
-    "Inspect": ("doctor", "story", "event_status", "preview", "probe", "metrics", "library"),
+    "Inspect": ("doctor", "story", "event_status", "preview", "probe", "metrics"),
     "Operate": ("pause", "resume", "redrive", "replay", "wait_delivered", "reset_stats", "adopt", "run_maintenance", "route_waiting"),
     "Your own dispatcher": ("claim", "ack", "nack"),
     "Consume": ("mark_processed", "run_inbox_maintenance"),

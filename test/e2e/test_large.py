@@ -30,7 +30,7 @@ def own_memory(pid: int) -> int:
 def restore(db: Database, key: str, column: str, value: str, sink: str = "'crm'") -> None:
     """As a dump does it: the row has its position and its sink, and is not checked."""
     db.sql(f"INSERT INTO outbox.events (aggregate_type, aggregate_id, partition_key, event_type, position, sink, origin, {column}) "
-           f"SELECT 'Order', %s, %s, 'odd', nextval('outbox.events_position'), {sink}, origin, {value} FROM outbox.library()", key, key)
+           f"SELECT 'Order', %s, %s, 'odd', nextval('outbox.events_position'), {sink}, origin, {value} FROM outbox_internal.library()", key, key)
 
 
 def failed(db: Database) -> dict[str, str]:

@@ -21,7 +21,7 @@ def hook(db, receiver, setting):
 
 
 def rests(db) -> bool:
-    return db.value("SELECT idle FROM outbox.library()") and db.value(BUSY) == 0
+    return db.value("SELECT idle FROM outbox_internal.library()") and db.value(BUSY) == 0
 
 
 def wait_for_rest(db) -> None:

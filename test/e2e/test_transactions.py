@@ -125,7 +125,7 @@ def test_a_row_that_comes_back_with_an_old_position(db, hook):
     pass_by(db, hook)
     with db.connect(autocommit=False) as person:
         person.execute("INSERT INTO outbox.events (id, aggregate_type, aggregate_id, event_type, payload, position, sink, origin)"
-                       """ SELECT gen_random_uuid(), 'Order', 'k', 'e', '"restored"', 1, 'crm', origin FROM outbox.library()""")
+                       """ SELECT gen_random_uuid(), 'Order', 'k', 'e', '"restored"', 1, 'crm', origin FROM outbox_internal.library()""")
         pass_by(db, hook)
         person.commit()
     wait_until(lambda: hook.payloads()[600:] == ["restored"], SOON, "the row")

@@ -89,7 +89,7 @@ def test_an_event_that_is_there_already_waits_alone(database_in, receiver):
     db.webhook_sink("crm", receiver, SECRET)
     db.sql("SELECT outbox.pause('crm')")
     session.execute(b"INSERT INTO outbox.events (aggregate_type, aggregate_id, partition_key, event_type, position, sink, origin, payload) "
-                    b"SELECT 'Order', 'a', 'a', 'broken', nextval('outbox.events_position'), 'crm', origin, (" + odd_payload(byte) + b") FROM outbox.library()")
+                    b"SELECT 'Order', 'a', 'a', 'broken', nextval('outbox.events_position'), 'crm', origin, (" + odd_payload(byte) + b") FROM outbox_internal.library()")
     enqueue_rest(db)
     db.sql("SELECT outbox.resume('crm')")
     well_and_alone(db, receiver, "0x")

@@ -151,12 +151,12 @@ def test_at_rest(clocked, there, receiver, clock):
     try:
         there.webhook_sink("crm", receiver, SECRET)
         for n, step in enumerate([-STEP, STEP, -STEP]):
-            wait_until(lambda: there.value("SELECT idle FROM outbox.library()") and there.value(WORKER) is None, 20, "the worker to leave")
+            wait_until(lambda: there.value("SELECT idle FROM outbox_internal.library()") and there.value(WORKER) is None, 20, "the worker to leave")
             clock.step(step)
             there.enqueue("Order", "k", payload=str(n))
             wait_until(lambda: receiver.payloads() == list(range(n + 1)), SOON, "an event")
         there.enqueue("Order", "k", payload="3", available_at=there.value("SELECT clock_timestamp() + interval '110 s'"))
-        wait_until(lambda: there.value("SELECT idle FROM outbox.library()") and there.value(WORKER) is None, 20, "the worker to leave")
+        wait_until(lambda: there.value("SELECT idle FROM outbox_internal.library()") and there.value(WORKER) is None, 20, "the worker to leave")
         clock.step(STEP)
         wait_until(lambda: receiver.payloads() == [0, 1, 2, 3], SOON + 10, "a scheduled event", exactly=True)
     finally:

@@ -149,7 +149,7 @@ def test_a_resting_database(db, kafka, setting):
     setting("outbox.worker_idle_timeout", "50ms")
     db.kafka_sink("k", kafka)
     for _ in range(3):
-        wait_until(lambda: db.value("SELECT idle FROM outbox.library()") and not db.sql(WORKER), 20, "the worker to leave")
+        wait_until(lambda: db.value("SELECT idle FROM outbox_internal.library()") and not db.sql(WORKER), 20, "the worker to leave")
         assert all_ok(db, "k")
 
 

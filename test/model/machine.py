@@ -408,7 +408,7 @@ class Machine(RuleBasedStateMachine):
             self.step(lambda m: m.adopt(), "SELECT outbox.adopt()", ending=ending)
         elif kind == 0:
             call = self.pick(["outbox.run_maintenance() >= 0", "outbox.route_waiting() = 0", "outbox.run_inbox_maintenance() >= 0", "outbox.metrics() > ''",
-                              "(SELECT preloaded FROM outbox.library())"], number)
+                              "(SELECT preloaded FROM outbox_internal.library())"], number)
             self.step(lambda m: True, f"SELECT {call}", ending=ending)
         elif kind == 1:
             name = self.pick([None, *sorted(self.model.servers)], number)

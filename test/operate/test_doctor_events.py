@@ -90,6 +90,14 @@ def test_events_of_another_origin(db, receiver):
     well(db, "origin")
 
 
+def test_a_copy_deletes_the_events_of_its_original(db):
+    db.sql("INSERT INTO outbox.events (id, aggregate_type, event_type, position, origin) VALUES (gen_random_uuid(), 'Order', 'e', 1, 42)")
+    own = db.enqueue("Order", "1")
+    db.paste(statement(db.doctor("origin")[2], "DELETE FROM outbox.events"))
+    assert db.sql("SELECT id::text FROM outbox.events") == [(own,)]
+    well(db, "origin")
+
+
 def test_a_dead_letter_of_another_origin(db, receiver):
     """As after the restore of a dump without pending events: until outbox.adopt(), no operator event is enqueued."""
     db.webhook_sink("ops", receiver, SECRET, events="outbox.*")

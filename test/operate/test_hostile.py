@@ -181,7 +181,7 @@ def test_an_insert_reaches_no_sink_that_enqueue_would_refuse(db, mallory, receiv
     db.sql("DELETE FROM outbox.events")
     mallory.execute("INSERT INTO outbox.events (aggregate_type, event_type, redrive_late, blocked_by, overtaken_by, origin, xact)"
                     " VALUES ('Order', 'x', true, 1, 1, 1, '5')")
-    assert db.sql("SELECT redrive_late, blocked_by, overtaken_by, origin = (SELECT origin FROM outbox.library()), xact > '5'"
+    assert db.sql("SELECT redrive_late, blocked_by, overtaken_by, origin = (SELECT origin FROM outbox_internal.library()), xact > '5'"
                   " FROM outbox.events") == [(None, None, None, True, True)]
 
 

@@ -84,7 +84,7 @@ def test_the_worker_has_nothing_to_do_with_it(db, setting):
     setting("outbox.worker_idle_timeout", "50ms")
     manual_sink(db, retention="1d", max_attempts="2")
     manual_sink(db, "audit", events="*")
-    resting = "SELECT idle AND NOT EXISTS (SELECT FROM outbox.workers WHERE database = current_database()) FROM outbox.library()"
+    resting = "SELECT idle AND NOT EXISTS (SELECT FROM outbox.workers WHERE database = current_database()) FROM outbox_internal.library()"
     wait_until(lambda: db.value(resting), 30, "the worker to leave")
     event = db.enqueue("Order", "1", "a")
     db.sql("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type) SELECT 'Order', n::text, 'b' FROM generate_series(2, 9) AS n")

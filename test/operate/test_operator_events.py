@@ -73,7 +73,7 @@ def test_a_look_reads_one_of_many_errors(db):
     db.webhook_sink("ops", "https://localhost:1", events="outbox.*")
     db.sql("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, sink, status, attempts, last_error, last_attempt_at, origin, position) "
            "SELECT 'Order', 'k' || n, 'order.created', 'crm', 'FAILED', 1, 'error ' || n || repeat(' of a peer', 820), clock_timestamp(), "
-           "(SELECT origin FROM outbox.library()), nextval('outbox.events_position') FROM generate_series(1, 30000) AS n")
+           "(SELECT origin FROM outbox_internal.library()), nextval('outbox.events_position') FROM generate_series(1, 30000) AS n")
     with db.connect() as connection:
         def peak() -> int:
             status = Path(f"/proc/{connection.info.backend_pid}/status").read_text()

@@ -18,7 +18,7 @@ def fill(db) -> None:
     db.sql("ANALYZE outbox.events_pending, outbox.events_failed, outbox.leases, outbox_internal.failed_attempts")
     db.sql("INSERT INTO outbox.events (aggregate_type, aggregate_id, partition_key, event_type, sink, status, attempts, last_error, last_attempt_at, origin, position) "
            "SELECT 'Order', 'dead' || n, 'dead' || n, 'order.created', CASE WHEN n %% 10 = 0 THEN 'mine' ELSE 'crm' END, 'FAILED', 1, 'HTTP 400', clock_timestamp(), "
-           "(SELECT origin FROM outbox.library()), nextval('outbox.events_position') FROM generate_series(1, %s) AS n", MANY)
+           "(SELECT origin FROM outbox_internal.library()), nextval('outbox.events_position') FROM generate_series(1, %s) AS n", MANY)
     db.sql("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, attempts, last_error, last_attempt_at, available_at) "
            "SELECT 'Order', 'k' || n, type, 1, 'HTTP 500', clock_timestamp(), clock_timestamp() + interval '2 hours' "
            "FROM generate_series(1, %s) AS n CROSS JOIN unnest('{order.created,item.made}'::text[]) AS type", MANY)

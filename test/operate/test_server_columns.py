@@ -24,7 +24,7 @@ def test_an_insert_gives_no_column_that_the_server_fills(db, app):
     columns = "attempts, last_error, sent_at, last_attempt_at, blocked_by, xact, origin, overtaken_by, redrive_late"
     statement = (f"INSERT INTO outbox.events (aggregate_type, event_type, id, {columns}) VALUES ('Order', 'x', %s, {MOST}, 'a lie', '2020-01-01',"
                  f" '2020-01-01', 7, '7', 7, 7, true) RETURNING {columns.replace('xact', 'xact = pg_current_xact_id()').replace('origin', 'origin = (SELECT origin FROM here)')}")
-    db.sql("CREATE VIEW here AS SELECT origin FROM outbox.library(); GRANT SELECT ON here TO app; GRANT EXECUTE ON FUNCTION outbox.library() TO app")
+    db.sql("CREATE VIEW here AS SELECT origin FROM outbox_internal.library(); GRANT SELECT ON here TO app; GRANT EXECUTE ON FUNCTION outbox_internal.library() TO app")
     assert app.execute(statement, [uuid.uuid4()]).fetchone() == (0, None, None, None, None, True, True, None, None)
     # Values that the owner restores stay unchanged.
     assert db.sql(statement, uuid.uuid4())[0][:2] == (MOST, "a lie")

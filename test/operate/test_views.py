@@ -272,7 +272,7 @@ def test_a_failing_sink_says_so_whatever_becomes_of_its_worker(db, pg, receiver,
     wait_until(lambda: db.sink("state, last_error") == shown, 10, lambda: db.sink("*"))
 
     setting("outbox.worker_idle_timeout", "50ms")
-    wait_until(lambda: db.value("SELECT idle FROM outbox.library()") and not db.sql(pid), 20, "the worker to rest")
+    wait_until(lambda: db.value("SELECT idle FROM outbox_internal.library()") and not db.sql(pid), 20, "the worker to rest")
     assert db.sink("state, last_error") == shown
     setting("outbox.worker_idle_timeout", "0")
     worker = wait_until(lambda: db.value(pid), 10, "a worker that stays")

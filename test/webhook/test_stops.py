@@ -125,7 +125,7 @@ def test_all_workers_stop_and_a_database_at_rest_goes_on(db, endpoint, setting):
     endpoint.clear()
     setting("outbox.worker_idle_timeout", "50ms")
     events = stop_and_enqueue(db, 2)
-    wait_until(lambda: db.value(WORKERS) == 0 and db.value("SELECT idle FROM outbox.library()"), 20, "the workers to leave: nothing is to be done")
+    wait_until(lambda: db.value(WORKERS) == 0 and db.value("SELECT idle FROM outbox_internal.library()"), 20, "the workers to leave: nothing is to be done")
     assert state(db) == "paused" and not endpoint.deliveries
     db.sql("SELECT outbox.resume('crm')")
     wait_all(db, endpoint, events)
