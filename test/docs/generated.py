@@ -1,12 +1,13 @@
 """Writes the pages that are generated from the source: `make docs`."""
 
+import doctor
 import kafka_errors
 import option_tables
 import reference
 import settings
 from outbox_rig import Rig
 
-PAGES = (settings, reference, kafka_errors, *option_tables.PAGES)
+PAGES = (settings, reference, doctor, kafka_errors, *option_tables.PAGES)
 
 if __name__ == "__main__":
     with Rig("docs") as rig, rig.postgres().connect() as connection:

@@ -10,7 +10,7 @@ from outbox_rig.paths import ROOT, pg_config
 from outbox_rig.receiver import OK, SECRET, status
 
 COLUMNS = 120
-PAGE = ROOT / "docs" / "operations.md"
+PAGE = ROOT / "docs" / "monitoring.md"
 
 
 def the_line() -> str:
