@@ -134,7 +134,7 @@ INBOX_PARTS = src/extension/inbox/before.sql src/extension/41_days.sql src/exten
 outbox_inbox.sql: $(INBOX_PARTS)
 	@cat $^ > $@.part && mv $@.part $@
 
-# For kinds of sink in libraries of their own (docs/new-sink.md): the delivery library without its sinks as headers and a static archive, a
+# For kinds of sink in libraries of their own (sinks/new-sink.md): the delivery library without its sinks as headers and a static archive, a
 # Makefile, and the program outbox-sink-test, which is left out where only src was copied to.
 KIT = src/kit/kind.mk src/kit/kind_module.c src/kit/exports.map $(sort $(shell find src/delivery -name '*.h'))
 KIT_TEST = $(wildcard test/sink/*.py $(addprefix test/chaos/,checker.py history.py plan.py writers.py schema.sql))

@@ -12,7 +12,7 @@ copyright = "the outbox authors"
 extensions = ["myst_parser"]
 root_doc = "README"
 exclude_patterns = ["build"]
-include_patterns = ["*.md", "docs/*.md", "sinks/*/README.md", "examples/README.md", "examples/*/README.md", "conformance/README.md",
+include_patterns = ["*.md", "docs/*.md", "sinks/*.md", "sinks/*/README.md", "test/README.md", "test/*/README.md", "examples/README.md", "examples/*/README.md", "conformance/README.md",
                     "src/README.md", "src/extension/README.md"]
 myst_heading_anchors = 4
 myst_enable_extensions = ["attrs_inline"]
@@ -29,13 +29,15 @@ KINDS = " ".join(sorted(f"sinks/{path.parent.name}/README" for path in ROOT.glob
 NAVIGATION = {
     "Start": "docs/quick-start docs/install docs/glossary docs/migration docs/cdc",
     "Enqueue and consume": "docs/enqueue docs/formats docs/consuming docs/testing-your-application examples/README",
-    "Sinks": f"docs/sinks docs/kafka docs/webhooks docs/recipes docs/manual {KINDS} docs/new-sink",
+    "Sinks": f"docs/sinks docs/kafka docs/webhooks docs/recipes docs/manual {KINDS} sinks/new-sink",
     "Operate": "docs/operations docs/monitoring docs/retention docs/scaling docs/backup-and-upgrade docs/security docs/patroni docs/cloudnativepg"
                " docs/managed",
     "Reference": "docs/settings docs/reference docs/kafka-reference docs/webhooks-reference CHANGELOG",
-    "Why to trust it": "docs/promises docs/testing docs/performance conformance/README docs/faq src/README CONTRIBUTING SECURITY",
+    "Why to trust it": "docs/promises docs/why-trust-it docs/performance conformance/README docs/faq src/README test/README CONTRIBUTING SECURITY",
 }
-BELOW = {"examples/README": "spring-boot/README go-pgx/README sqlalchemy/README django/README prisma/README ef-core/README", "src/README": "extension/README"}
+BELOW = {"examples/README": "spring-boot/README go-pgx/README sqlalchemy/README django/README prisma/README ef-core/README", "src/README": "extension/README",
+         "test/README": "simulate/README faults/README power/README chaos/README fuzz/README sink/README model/README calls/README models/README memory/README"
+                        " races/README"}
 PICTURE = re.compile(r'<picture><source [^>]*srcset="([^"]*)"><img alt="([^"]*)" src="([^"]*)"></picture>')
 
 

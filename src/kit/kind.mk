@@ -1,4 +1,4 @@
-# kind.mk: the Makefile of a kind of sink includes it after MODULE_big, OBJS, EXTENSION and DATA (docs/new-sink.md).
+# kind.mk: the Makefile of a kind of sink includes it after MODULE_big, OBJS, EXTENSION and DATA (sinks/new-sink.md).
 # SHLIB_LINK: the libraries that the kind needs. PG_CONFIG: which server.
 # make sink-test PEER=peer.py CYCLES=20 SEED=1: runs outbox-sink-test, which checks what arrives while the installed kind's peer and the server are broken.
 PG_CONFIG ?= pg_config

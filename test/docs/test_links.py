@@ -16,7 +16,7 @@ def anchors(text: str) -> set[str]:
             for heading in re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL), re.MULTILINE)}
 
 
-OTHERS = [page for pattern in ("*.md", "*/README.md", "sinks/*/README.md", "examples/*/README.md", "src/*/README.md") for page in sorted(ROOT.glob(pattern))
+OTHERS = [page for pattern in ("*.md", "*/README.md", "sinks/*.md", "sinks/*/README.md", "test/*/README.md", "examples/*/README.md", "src/*/README.md") for page in sorted(ROOT.glob(pattern))
           if page not in PAGES and "build" not in page.relative_to(ROOT).parts]
 
 
@@ -43,6 +43,9 @@ def test_every_page_is_in_the_navigation_of_the_site():
     lists = re.search(r"^NAVIGATION = \{(.*?)^\}", conf, re.MULTILINE | re.DOTALL)[1]
     named = re.findall(r"docs/([\w-]+)", lists)
     assert sorted(named) == sorted(page.stem for page in PAGES[1:])
+    assert "sinks/new-sink" in lists and "test/README" in lists
+    below = re.search(r"^BELOW = \{(.*?)\}", conf, re.MULTILINE | re.DOTALL)[1]
+    assert [path.parent.name for path in ROOT.glob("test/*/README.md") if f"{path.parent.name}/README" not in below] == []
 
 
 def test_files_that_are_named_exist():

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Breaks the server at every fault point in every way, and checks the books after each (docs/testing.md, "Every edge
-broken"). Each scenario runs once undisturbed, which shows the points that it comes to.
+"""Breaks the server at every fault point in every way, and checks the books after each (README.md: every edge
+broken). Each scenario runs once undisturbed, which shows the points that it comes to.
 
 POINTS="claim. SinkState"  only points whose names contain one of these words
 WAYS="kill wait"           only these ways

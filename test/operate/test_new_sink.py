@@ -1,4 +1,4 @@
-"""docs/new-sink.md: the page's extension is built outside of the source tree against what is installed, and used."""
+"""sinks/new-sink.md: the page's extension is built outside of the source tree against what is installed, and used."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from outbox_rig.paths import ROOT, pg_config
 from outbox_rig.process import free_port
 from outbox_rig.receiver import SECRET
 
-PAGE = "docs/new-sink.md"
+PAGE = "sinks/new-sink.md"
 KINDS = sorted(path.parent.name for path in (ROOT / "sinks").glob("*/Makefile"))
 
 

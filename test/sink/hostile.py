@@ -1,4 +1,4 @@
-"""Peers that do what no peer should: the attacks that outbox-sink-test plays on every kind, and what a kind's fake peer is made of (docs/new-sink.md).
+"""Peers that do what no peer should: the attacks that outbox-sink-test plays on every kind, and what a kind's fake peer is made of (sinks/new-sink.md).
 
 A fake peer speaks its protocol as far as a sink needs it. It takes no message apart: what it gets from a sink is a Request, and the tags in it say which
 events it holds. Whatever it answers to one goes through Talk.answer(), which plays the attack."""

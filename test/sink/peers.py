@@ -1,4 +1,4 @@
-"""What somebody who writes a kind of sink says of its peer: a Python file with a class Peer (docs/new-sink.md)."""
+"""What somebody who writes a kind of sink says of its peer: a Python file with a class Peer (sinks/new-sink.md)."""
 
 import importlib.util
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
 /*
  * sink.h: the interface of a sink kind. A new kind is one file that defines a SinkKind, in sinks/ or in an
- * extension of its own (kind_library.h), and a foreign-data wrapper in SQL (docs/new-sink.md has an example). No
+ * extension of its own (kind_library.h), and a foreign-data wrapper in SQL (sinks/new-sink.md has an example). No
  * other code knows its name.
  *
  * Ownership: a SinkKind is never destroyed. A SinkConfig is shared and immutable. A Sink belongs to the engine; its

@@ -76,7 +76,7 @@ const struct stat *kind_library_file(const char *kind) {
   return NULL;
 }
 
-/* The doctor and docs/new-sink.md know this message. */
+/* The doctor and sinks/new-sink.md know this message. */
 void kind_crashed_error(ob_error *error) {
   memset(error, 0, sizeof(*error));
   error->kind = OB_INTERNAL;
