@@ -20,7 +20,7 @@ FIRST = installation.version_of(ROOT)
 NEXT = re.sub(r"\d+$", lambda patch: str(int(patch[0]) + 1), FIRST)
 PARTS = sorted((ROOT / "src/extension").glob("*.sql"))
 UPDATE = "ALTER EXTENSION outbox UPDATE"
-VALUES = {"text": "'x'", "bigint": "1", "uuid": "'018f0000-0000-7000-8000-000000000001'", "jsonb": "'{}'", "json": "'{}'", "bytea": "'x'", "boolean": "true", "tid": "'(0,1)'",
+VALUES = {"text": "'x'", "bigint": "1", "double precision": "1", "uuid": "'018f0000-0000-7000-8000-000000000001'", "jsonb": "'{}'", "json": "'{}'", "bytea": "'x'", "boolean": "true", "tid": "'(0,1)'",
           "timestamp with time zone": "now()", "interval": "'1s'", "oid": "1417", "regclass": "'outbox_internal.dedup'", "text[]": "'{url=https://crm.invalid}'", "integer": "1",
           "uuid[]": "'{018f0000-0000-7000-8000-000000000001}'", "bigint[]": "'{1}'"}
 
@@ -133,7 +133,7 @@ def test_a_dump_of_the_first_version(person, old, pg):
 def call_all(db) -> int:
     """Calls each declared function of the extension, with NULLs and with values: errors are allowed, crashes are
     not."""
-    functions = db.sql("""SELECT p.oid::regproc::text, ARRAY(SELECT replace(format_type(t, NULL), 'anyelement', 'json') FROM unnest(p.proargtypes) AS t), l.lanname
+    functions = db.sql("""SELECT p.oid::regproc::text, ARRAY(SELECT CASE t WHEN 'anyelement'::regtype THEN 'json' WHEN 'anycompatible'::regtype THEN 'bigint' ELSE format_type(t, NULL) END FROM unnest(p.proargtypes) AS t), l.lanname
       FROM pg_proc AS p JOIN pg_language AS l ON l.oid = p.prolang
       WHERE p.pronamespace IN ('outbox'::regnamespace, 'outbox_internal'::regnamespace) AND p.proname <> 'announce'""")
     for name, types, _ in functions:
