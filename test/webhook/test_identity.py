@@ -4,11 +4,13 @@ import base64
 import re
 import subprocess
 import time
+from types import SimpleNamespace
 
 import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from outbox_rig import wait_until
+from outbox_rig.kind_fixtures import strange_peer
 from outbox_rig.paths import ROOT
 from outbox_rig.receiver import SECRET as SIGNING_SECRET
 from outbox_rig.receiver import Status
@@ -80,6 +82,17 @@ def test_a_wrong_client_secret(pg, db, receiver, tokens):
     log = "\n".join(line for line in pg.logged(start).splitlines() if "STATEMENT" not in line)
     told = error + log + str(db.sql("SELECT * FROM outbox.sinks")) + str(steps)
     assert not any(secret in told for secret in (SECRET, "not-the-right-one", *tokens.tokens))
+
+
+def test_a_token_endpoint_that_does_not_answer(db, receiver):
+    """The state does not say "delivering" while nothing can be sent."""
+    with strange_peer(b"") as port:
+        silent = SimpleNamespace(url=f"http://127.0.0.1:{port}/token")
+        create(db, receiver, silent)
+        db.enqueue("Order", "1")
+        wait_until(lambda: db.sink("state")[0] == "circuit open", 20, lambda: f"the outage: {db.sink('state, last_error')}")
+        assert db.sink("last_error")[0].startswith(f'no token from the token endpoint {silent.url} for client "outbox": ')
+        assert db.value("SELECT attempts FROM outbox.events") == 0
 
 
 def test_signatures_with_a_public_key(db, receiver):
