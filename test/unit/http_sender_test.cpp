@@ -372,6 +372,30 @@ TEST(HttpSender, AfterAnOutageItBeginsWithOneRequest) {
   harness.wait(6);
 }
 
+TEST(HttpSender, AnswersThatAskForLessNarrowTheWay) {
+  std::atomic<int> at_once{0}, most_at_once{0};
+  std::atomic<char> answer{'u'};
+  FaultServer peer([&](const HttpRequest &, Server &to) {
+    most_at_once = std::max<int>(most_at_once, ++at_once);
+    std::this_thread::sleep_for(milliseconds(20));
+    at_once--;
+    return to.answer(200, {}, std::string(1, answer));
+  });
+  auto protocol = std::make_shared<LineProtocol>(peer.url());
+  protocol->most = 1;
+  protocol->concurrency = 8;
+  Harness harness(protocol);
+  harness.send(40);
+  EXPECT_GT(most_at_once, 4);
+  most_at_once = 0;
+  answer = 's';
+  for (uint64_t ticket = 41; ticket <= 48; ticket++)
+    harness.submit(ticket, ticket);
+  harness.sink->flush();
+  harness.wait(48);
+  EXPECT_LE(most_at_once, 4) << "it rises by one request per round of successes";
+}
+
 TEST(HttpSender, AMessageMayHaveAUrlOfItsOwn) {
   Shared<std::string> line;
   FaultServer peer([&](const HttpRequest &request, Server &to) {

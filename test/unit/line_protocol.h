@@ -14,7 +14,7 @@
 namespace outbox {
 
 /* A request has its messages in lines: "KEY TICKET". The answer has one letter for each: s(ent), r(etry), d(own),
- * t(oo many requests), or "alone"; or it is one for all of them: "refused", "too large" or "ill". */
+ * t(oo many requests), u(navailable), or "alone"; or it is one for all of them: "refused", "too large" or "ill". */
 struct LineProtocol : HttpPeer, HttpProtocol {
   std::string target;
   size_t most = 3, weight = SIZE_MAX;
@@ -80,6 +80,10 @@ struct LineProtocol : HttpPeer, HttpProtocol {
         verdict.each.push_back({Outcome::RetryBlameSink, "too many requests", OB_REASON_RATE_LIMITED});
         verdict.slow_down = verdict.too_many = true;
         verdict.pause_ms = pause_ms;
+        break;
+      case 'u':
+        verdict.each.push_back({Outcome::RetryBlameSink, "unavailable", OB_REASON_HTTP_5XX});
+        verdict.slow_down = true;
         break;
       default:
         verdict.each.push_back({Outcome::SinkDown, "closed today"});
