@@ -213,22 +213,26 @@ TEST(Webhook, JudgesEveryStatus) {
 }
 
 /* For the event and for the endpoint: no event is accepted before. */
-TEST(Webhook, HonoursRetryAfterInBothForms) {
+static std::string http_date_in(time_t seconds) {
   char date[64];
-  time_t later = time(nullptr) + 600;
-  strftime(date, sizeof(date), "%a, %d %b %Y %H:%M:%S GMT", gmtime(&later));
+  const time_t then = time(nullptr) + seconds;
+  return {date, strftime(date, sizeof(date), "%a, %d %b %Y %H:%M:%S GMT", gmtime(&then))};
+}
+
+TEST(Webhook, HonoursRetryAfterInBothForms) {
   struct {
-    const char *value;
+    std::string value;
     int64_t most, least;
-  } cases[] = {{"120", 120'000, 120'000},
-               {"9999999", 86'400'000, 86'400'000}, /* the engine limits it to max_pause */
-               {"soon", -1, -1},
-               {date, 600'000, 500'000},
-               {"Thu, 01 Jan 1998 00:00:00 GMT", -1, -1}};
+  } cases[] = {
+      {"120", 120'000, 120'000},
+      {"9999999", 86'400'000, 86'400'000}, /* the engine limits it to max_pause */
+      {"soon", -1, -1},
+      {http_date_in(600), 600'000, 500'000},
+      {http_date_in(-3000) + "\r\nDate: " + http_date_in(-3600), 601'000, 599'000}, /* the peer's clock is late */
+      {"Thu, 01 Jan 1998 00:00:00 GMT", -1, -1}};
   for (auto &[value, most, least] : cases) {
-    FaultServer peer([value = value](const HttpRequest &, Peer &to) {
-      return to.answer(503, "Retry-After: " + std::string(value) + "\r\n");
-    });
+    FaultServer peer(
+        [value = value](const HttpRequest &, Peer &to) { return to.answer(503, "Retry-After: " + value + "\r\n"); });
     WebhookHarness crm(WebhookHarness::local(peer));
     for (uint64_t n = 1; n <= 40; ++n)  // more than run at once: events that would wait long are returned
       crm.submit(TestEvent(n, n));
