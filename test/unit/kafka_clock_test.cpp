@@ -1,42 +1,13 @@
-/*
- * The wall clock is set back while a Kafka sink runs. While ClockAhead lives, this program's wall clock is an hour
- * ahead of the kernel's, so waits for a time of it last an hour longer: as if it were set back right after they
- * began.
- */
+/* The wall clock is set back while a Kafka sink runs. */
 #include <gtest/gtest.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
-#include <atomic>
-#include <ctime>
 #include <deque>
-#include <thread>
 
 #include "door.h"
 #include "kafka_broker.h"
-
-static std::atomic<time_t> ahead_s;
-
-extern "C" int clock_gettime(clockid_t clock, timespec *time) noexcept {
-  long result = syscall(SYS_clock_gettime, clock, time);
-  if (result == 0 && clock == CLOCK_REALTIME)
-    time->tv_sec += ahead_s;
-  return static_cast<int>(result);
-}
-
-extern "C" int timespec_get(timespec *time, int base) noexcept { /* librdkafka's waits use this one */
-  return clock_gettime(CLOCK_REALTIME, time) == 0 ? base : 0;
-}
+#include "passed_time.h"
 
 namespace {
-
-struct ClockAhead {
-  ClockAhead() { ahead_s = 3600; }
-  ~ClockAhead() {
-    std::this_thread::sleep_for(std::chrono::seconds(1)); /* librdkafka waits by now */
-    ahead_s = 0;
-  }
-};
 
 class KafkaClock : public testing::Test {
 protected:

@@ -12,6 +12,8 @@
 #include "passed_time.h"
 #include "patience.h"
 #include "sinks/kafka/kafka_order.h"
+#include "sinks/kafka/kafka_sink.h"
+#include "webhook_fixture.h"
 
 namespace {
 
@@ -190,6 +192,39 @@ TEST_F(KafkaLanes, AnOutageOfAllBrokersIsOne) {
   check(ticket);
 }
 
+/* The threads of each producer wait by that clock before they connect again. */
+TEST_F(KafkaLanes, AClockThatIsSetBackDelaysNone) {
+  ob_sink *sink = open();
+  grow(sink);
+  begin_part();
+  std::set<int> left, to_send;
+  for (int key = 0; key < 60; key++)
+    to_send.insert(key);
+  left = to_send;
+  auto all_delivered = [&] {
+    for (const door::Done &each : std::exchange(engine.done, {})) {
+      const int key = keys.at(each.ticket);
+      if (each.outcome == OB_SENT) {
+        left.erase(key);
+      } else {
+        next[key]--;
+        to_send.insert(key);
+      }
+    }
+    while (!to_send.empty() && send(sink, *to_send.begin()))
+      to_send.erase(to_send.begin());
+    return left.empty();
+  };
+  {
+    ClockAhead ahead;
+    broker.stop();
+    ASSERT_FALSE(all_delivered());
+    engine.collect(); /* the sink looks at the clock */
+  }
+  broker.start();
+  EXPECT_TRUE(engine.until(all_delivered, 20'000, 100)) << left.size() << " keys are left\n" << engine.log;
+}
+
 /* Also an outage that nothing but a probe shows, when no event waits. */
 TEST_F(KafkaLanes, AnOutageEndsWithNothingToSend) {
   ob_sink *sink = open();
@@ -271,6 +306,50 @@ TEST_F(KafkaLanes, ClosingReleasesWhatNoBrokerWasSent) {
   sink->kind->sink_close(sink, 2000);
   ASSERT_TRUE(all_done());
   EXPECT_EQ(keys_with(OB_RETURNED).size(), 60u);
+}
+
+/* All sinks of a process together may have `most` producers beyond the first of each. */
+TEST(KafkaExtraProducers, AreAskedForByASink) {
+  constexpr int partitions = 12; /* a sink opens five more */
+  KafkaBroker broker;
+  broker.create_topic("outbox.event.Order", partitions);
+  broker.slow_down(4);
+  PassedTime time;
+  auto reporter = std::make_shared<outbox::RecordingReporter>();
+  auto extra = std::make_shared<outbox::KafkaExtraProducers>();
+  ASSERT_TRUE(extra->take(outbox::KafkaExtraProducers::most - 2));
+  auto config = std::static_pointer_cast<const outbox::KafkaConfig>(
+      outbox::SinkKind::find("kafka")->parse({{"bootstrap_servers", broker.address()}}, nullptr));
+  auto sink = std::make_unique<outbox::KafkaSink>(config, reporter, extra);
+
+  door::Event event;
+  size_t sent = 0;
+  auto is_taken = [&](size_t n) {
+    const bool taken = !extra->take(n);
+    if (!taken)
+      extra->give_back(n);
+    return taken;
+  };
+  auto send_until = [&](std::chrono::seconds limit, auto condition) {
+    const auto end = std::chrono::steady_clock::now() + limit;
+    while (!condition() && std::chrono::steady_clock::now() < end) {
+      for (int i = 0; i < 300; i++) {
+        event.ticket = ++sent;
+        event.key = std::to_string(i % 60);
+        if (!sink->submit(event.raw()))
+          sent--;
+      }
+      sink->flush();
+      outbox::wait_for(*sink, *reporter, sent);
+    }
+    return condition();
+  };
+  EXPECT_FALSE(send_until(std::chrono::seconds(4), [&] { return !is_taken(3); }));
+  extra->give_back(3);
+  time.pass(std::chrono::minutes(6)); /* it does not ask again at once */
+  EXPECT_TRUE(send_until(std::chrono::seconds(60), [&] { return is_taken(1); })) << "it has not grown";
+  sink.reset();
+  EXPECT_FALSE(is_taken(5));
 }
 
 }  // namespace

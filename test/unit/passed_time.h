@@ -1,4 +1,4 @@
-/* passed_time.h: lets time pass without waiting for it. */
+/* passed_time.h: lets time pass without waiting for it, and sets the wall clock back. */
 #pragma once
 
 #include <chrono>
@@ -14,4 +14,15 @@ public:
   PassedTime(const PassedTime &) = delete;
   PassedTime &operator=(const PassedTime &) = delete;
   void pass(std::chrono::seconds time);
+};
+
+/*
+ * While one lives, this program's wall clock is an hour ahead of the kernel's, so waits for a time of it last an hour
+ * longer: as if it were set back right after they began.
+ */
+struct ClockAhead {
+  ClockAhead();
+  ~ClockAhead(); /* a second later: librdkafka waits by then */
+  ClockAhead(const ClockAhead &) = delete;
+  ClockAhead &operator=(const ClockAhead &) = delete;
 };
