@@ -1,5 +1,7 @@
 """Credentials are changed under traffic: no restart, no lost event, order kept."""
 
+import re
+
 import pytest
 from confluent_kafka.admin import ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 from outbox_rig import wait_until
@@ -107,20 +109,24 @@ def test_a_token_endpoint_that_is_down_and_a_wrong_secret(db, kafka, security, c
 @pytest.fixture
 def short_tokens(security):
     """Tokens that end while a test runs; the broker ends the connections that were opened with them."""
-    lifetime, security.tokens.lifetime = security.tokens.lifetime, 5
+    lifetime, security.tokens.lifetime = security.tokens.lifetime, 12
     security.tokens.start()
     yield security.tokens
     security.tokens.lifetime = lifetime
     security.tokens.start()
 
 
-def test_tokens_that_end_under_traffic(db, kafka, security, consume, aggregate, traffic, short_tokens):
+def test_tokens_that_end_under_traffic(db, pg, kafka, security, consume, aggregate, traffic, short_tokens):
+    """The broker ends a connection whose token has ended, and that is no outage."""
+    kafka.create_topic(aggregate)
     db.kafka_sink("oidc", kafka, client_secret(security), bootstrap_servers=security.bootstrap("SASL_SSL"), topic=aggregate,
                   **oidc(security))
     traffic.start()
-    before = len(short_tokens.tokens)
+    wait_for_more(db, traffic, "oidc")
+    before, log_start = len(short_tokens.tokens), pg.log.stat().st_size
     wait_until(lambda: len(short_tokens.tokens) >= before + 4, 60, "three renewals")
     wait_for_more(db, traffic, "oidc")
+    assert not re.findall(r".*(?:WARNING|circuit).*", pg.logged(log_start))
 
     short_tokens.stop()  # while the sink has a token
     wait_until(lambda: db.state("oidc") == "circuit open" and "no token from the token endpoint" in db.sink("last_error", "oidc")[0], 60,
