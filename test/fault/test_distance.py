@@ -1,7 +1,9 @@
 """A broker that is far away: the sink opens more producers, and each key keeps its order while their number changes, the network is cut,
 the broker is killed and the worker ends."""
 
+import json
 import os
+import random
 import signal
 
 import pytest
@@ -35,9 +37,10 @@ def small_flights(pg):
 
 
 @pytest.fixture
-def several(db, pg, kafka, network, aggregate):
-    """Traffic through several producers. At the end every event has arrived, in order."""
-    kafka.create_topic(f"outbox.event.{aggregate}")
+def several(db, pg, kafka, network, aggregate, request):
+    """Traffic through several producers. At the end every event has arrived, in order. Parameters: the most duplicates, and the topic's configuration."""
+    most_duplicates, config = getattr(request, "param", (MAX_IN_FLIGHT, {}))
+    kafka.create_topic(f"outbox.event.{aggregate}", config=config)
     log_start = pg.log.stat().st_size
     db.kafka_sink("main", kafka, bootstrap_servers=f"127.0.0.1:{kafka.proxy_port}")
     with Traffic(db, aggregate, keys=25, pause=0) as traffic:
@@ -47,7 +50,7 @@ def several(db, pg, kafka, network, aggregate):
         yield traffic
     traffic.drain()
     with Consumer(kafka.bootstrap, [f"outbox.event.{aggregate}"]) as consumer:
-        traffic.check(consumer.take_rest(), MAX_IN_FLIGHT)
+        traffic.check(consumer.take_rest(), most_duplicates)
 
 
 def logged(pg, since: int, text: str, seconds: float = 60) -> None:
@@ -95,6 +98,20 @@ def test_a_network_that_is_bad_for_a_time(db, network, several, fault):
     network.held, network.loses_answers, network.breaks_after, network.rate = False, False, None, None
     assert spent(db) == 0, "it is no event's fault"
     delivered_more(db)
+
+
+@pytest.mark.parametrize("several", [(0, {"max.message.bytes": "20000"})], indirect=True, ids=["no duplicates"])
+def test_events_that_their_topic_refuses(db, several, aggregate):
+    """Among those of the same keys and batches: each is a dead letter, and no other event spends an attempt, comes twice or out of order."""
+    refused = []
+    for n in range(20):
+        before = several.committed
+        refused.append(db.enqueue(aggregate, f"{n % 4}-{n % 25}", payload=json.dumps(random.Random(n).randbytes(20_000).hex())))
+        wait_until(lambda: several.committed > before + 20, 20, "traffic meanwhile")
+    wait_until(lambda: db.value("SELECT count(*) FROM outbox.events WHERE status = 'FAILED'") == 20, 40, lambda: f"{db.sql('SELECT * FROM outbox.sinks')}")
+    assert {id for (id,) in db.sql("SELECT id::text FROM outbox.events WHERE status = 'FAILED' AND attempts = 1")} == set(refused)
+    delivered_more(db)
+    assert spent(db) == 20
 
 
 def spent(db) -> int:
