@@ -6,11 +6,12 @@ import socket
 
 import pytest
 from outbox_rig import wait_until
-from outbox_rig.kind_fixtures import Link, advice_is, strange_peer
+from outbox_rig.kind_fixtures import Link, advice_is, logins_without_an_end, strange_peer, talking_peer
 from outbox_rig.certificates import Authority
 from outbox_rig.process import free_port
 
 from operators import Operator, User, user_nkey
+from strange_server import INFO
 from streams import Stream
 from test_delivery import sinks
 from test_failures import degraded, state_is
@@ -131,6 +132,17 @@ def test_several_hosts_and_the_first_one_dead(db, server, name):
     assert db.sink("state", "nats") in [("idle",), ("delivering",)]
     steps = db.sql("SELECT step, ok, message FROM outbox.probe('nats')")
     assert [(step, ok) for step, ok, _ in steps][:3] == [("connect", False), ("resolve", False), ("connect", True)]
+
+
+FIRST = logins_without_an_end(b"INFO " + json.dumps(INFO).encode() + b"\r\n", b"+OK\r\n")
+
+
+@pytest.mark.parametrize("first", FIRST.values(), ids=FIRST)
+def test_several_hosts_and_the_first_one_lets_nobody_in(db, server, name, first):
+    stream = Stream(server, name)
+    with talking_peer(first) as port:
+        db.nats_sink("nats", server, subject=f"{name}.x", hosts=f"127.0.0.1:{port}, 127.0.0.1:{server.port}", connect_timeout="1s")
+        delivers(db, stream)
 
 
 def test_no_server(db, server, name):

@@ -9,7 +9,7 @@ import warnings
 
 import pytest
 from outbox_rig import wait_until
-from outbox_rig.kind_fixtures import advice_is, strange_peer
+from outbox_rig.kind_fixtures import advice_is, logins_without_an_end, strange_peer, talking_peer
 from outbox_rig.certificates import Authority
 from outbox_rig.paths import BUILD
 from outbox_rig.process import free_port
@@ -124,6 +124,16 @@ def test_several_hosts_and_the_first_ones_dead(db, server, stream):
     assert db.sink("state", "redis") in [("idle",), ("delivering",)]
     steps = db.sql("SELECT step, ok, message FROM outbox.probe('redis')")
     assert [(step, ok) for step, ok, _ in steps][:3] == [("connect", False), ("resolve", False), ("connect", True)]
+
+
+FIRST = logins_without_an_end(b"*2000\r\n", b"+a\r\n")  # a reply to HELLO
+
+
+@pytest.mark.parametrize("first", FIRST.values(), ids=FIRST)
+def test_several_hosts_and_the_first_one_lets_nobody_in(db, server, stream, first):
+    with talking_peer(first) as port:
+        db.redis_sink("redis", server, stream=stream.name, hosts=f"127.0.0.1:{port}, 127.0.0.1:{server.port}", connect_timeout="1s")
+        delivers(db, stream)
 
 
 @pytest.mark.parametrize("answer, error", [

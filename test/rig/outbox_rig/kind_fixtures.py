@@ -2,13 +2,14 @@
 And tests that all kinds have in common."""
 
 import contextlib
+import itertools
 import re
 import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import pytest
 
@@ -188,6 +189,40 @@ def strange_peer(answer: bytes | None) -> Iterator[int]:
         threading.Thread(target=serve, daemon=True).start()
         yield server.getsockname()[1]
         server.shutdown(socket.SHUT_RDWR)
+
+
+@contextlib.contextmanager
+def talking_peer(parts: Callable[[], Iterable[bytes]]) -> Iterator[int]:
+    """A port that sends each connection these parts, whatever the client says, and keeps it open until the client hangs up."""
+    def serve(client):
+        with client, contextlib.suppress(OSError):
+            for part in parts():
+                client.sendall(part)
+            while client.recv(65536):
+                pass
+
+    def accept():
+        with contextlib.suppress(OSError):
+            while True:
+                threading.Thread(target=serve, args=(server.accept()[0],), daemon=True).start()
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=accept, daemon=True).start()
+        yield server.getsockname()[1]
+        server.shutdown(socket.SHUT_RDWR)
+
+
+def _byte_by_byte(numbers: Iterable[int]) -> Iterator[bytes]:
+    for number in numbers:
+        yield bytes([number])
+        time.sleep(0.01)  # this is the rate
+
+
+def logins_without_an_end(begin: bytes, goes_on: bytes) -> dict[str, Callable[[], Iterable[bytes]]]:
+    """Parts for talking_peer(): no login ends as long as `begin` and then only `goes_on` come."""
+    return {"silent": lambda: [],
+            "dripping": lambda: _byte_by_byte(itertools.chain(begin, itertools.cycle(goes_on))),
+            "flooding": lambda: itertools.chain([begin], itertools.repeat(goes_on * (65536 // len(goes_on))))}
 
 
 @contextlib.contextmanager
