@@ -8,11 +8,12 @@ import threading
 
 import pytest
 from outbox_rig import wait_until
-from outbox_rig.kind_fixtures import Link, advice_is, strange_peer
+from outbox_rig.kind_fixtures import Link, advice_is, logins_without_an_end, strange_peer, talking_peer
 from outbox_rig.certificates import Authority
 from outbox_rig.process import free_port
 
 from queues import Queue
+from strange_broker import HEARTBEAT, START, frame
 from test_failures import state_is
 
 
@@ -88,6 +89,17 @@ def test_several_hosts_and_the_first_one_dead(db, broker, exchange):
     assert db.sink("state", "rabbit") in [("idle",), ("delivering",)]
     steps = db.sql("SELECT step, ok, message FROM outbox.probe('rabbit')")
     assert [(step, ok) for step, ok, _ in steps][:3] == [("connect", False), ("resolve", False), ("connect", True)]
+
+
+FIRST = logins_without_an_end(START, frame(HEARTBEAT, 0, b""))
+
+
+@pytest.mark.parametrize("first", FIRST.values(), ids=FIRST)
+def test_several_hosts_and_the_first_one_lets_nobody_in(db, broker, exchange, first):
+    queue = Queue(broker, exchange)
+    with talking_peer(first) as port:
+        db.rabbit_sink("rabbit", broker, exchange=exchange, hosts=f"127.0.0.1:{port}, 127.0.0.1:{broker.port}", connect_timeout="1s")
+        delivers(db, queue)
 
 
 def test_the_next_host_when_one_dies(db, broker, make_broker, exchange):

@@ -133,12 +133,16 @@ def test_a_secret_is_masked_before_its_text_is_cut(db, before):
         assert "xxx" in shown and SECRET[:4] not in shown and SECRET[:4] not in db.pg.log.read_text()
 
 
-def test_an_event_that_breaks_the_connection(db):
-    def answer() -> list[bytes]:
-        if b'"bad"' in strange.body:
-            raise OSError  # closes the connection
-        return [ack(strange.tag)]
+def closes_without_a_word() -> list[bytes]:
+    raise OSError  # closes the connection
 
-    with StrangeBroker(message=answer) as strange:
+
+ENDS = {"closed": closes_without_a_word, "541": lambda: [method(0, 10, 50, struct.pack(">H", 541) + short(b"INTERNAL_ERROR - bad") + b"\0\0\0\0")]}
+
+
+@pytest.mark.parametrize("ends", ENDS)
+def test_an_event_that_breaks_the_connection(db, ends):
+    with StrangeBroker(message=lambda: ENDS[ends]() if b'"bad"' in strange.body else [ack(strange.tag)]) as strange:
         sink(db, strange, max_attempts="2", retry="50ms")
         only_the_event_that_breaks_the_connection_fails(db, "rabbit")
+        assert ends in db.value("SELECT last_error FROM outbox.events")
