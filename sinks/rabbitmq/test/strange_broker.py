@@ -32,6 +32,14 @@ def tune(frame_max: int) -> bytes:
     return method(0, 10, 30, struct.pack(">HIH", 2047, frame_max, 30))
 
 
+RETURN = method(1, 60, 50, struct.pack(">H", 312) + short(b"NO_ROUTE") + short(b"e") + short(b"k"))
+
+
+def returned(header: bytes, body: bytes) -> bytes:
+    """What comes back of a message that cannot be routed."""
+    return RETURN + frame(HEADER, 1, header) + frame(BODY, 1, body)
+
+
 def ack(tag: int) -> bytes:
     return method(1, 60, 80, struct.pack(">QB", tag, 0))
 
@@ -42,7 +50,7 @@ class StrangeBroker:
 
     def __init__(self, **answers):
         self.answers, self.messages, self.connections, self.hung_up = answers, 0, 0, threading.Event()
-        self.tag, self.body = 0, b""  # of the last message of a connection
+        self.tag, self.header, self.body = 0, b"", b""  # of the last message of a connection
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
 
@@ -75,7 +83,7 @@ class StrangeBroker:
                     self._on_method(client, channel, struct.unpack(">HH", payload[:4]))
                 elif kind in (HEADER, BODY):
                     left = struct.unpack(">Q", payload[4:12])[0] if kind == HEADER else left - size
-                    self.body = payload if kind == BODY else b""
+                    self.header, self.body = (payload, b"") if kind == HEADER else (self.header, payload)
                     if left == 0:
                         self.tag += 1
                         self.messages += 1

@@ -2,13 +2,15 @@
 
 import itertools
 import struct
+import time
+from collections import Counter
 
 import pytest
 from outbox_rig import wait_until
 from outbox_rig.kind_fixtures import (a_flood_ends_with_its_sink, a_flood_fills_no_memory, no_error_tells_an_address,
                                       only_the_event_that_breaks_the_connection_fails, the_machine_itself_is_refused)
 
-from strange_broker import BLOCKED, BODY, HEADER, HEARTBEAT, START, StrangeBroker, ack, frame, long, method, short, tune
+from strange_broker import BLOCKED, BODY, HEADER, HEARTBEAT, RETURN, START, StrangeBroker, ack, frame, long, method, returned, short, tune
 from test_connections import probe
 from test_delivery import sinks
 from test_failures import state_is
@@ -23,9 +25,7 @@ def sink(db, strange: StrangeBroker, **options: str) -> None:
            + "".join(f", {name} '{value}'" for name, value in options.items()) + ")")
 
 
-# Only after it does the sink look for an id.
-RETURN = method(1, 60, 50, struct.pack(">H", 312) + short(b"NO_ROUTE") + short(b"e") + short(b"k"))
-HEADERS = {
+HEADERS = {  # after RETURN: only then does the sink look for an id
     "of each other class": b"".join(RETURN + POINTERS + frame(HEADER, 1, struct.pack(">HHQH", class_id, 0, 0, 0x80)) for class_id in (10, 20, 30, 40, 50, 85, 90)),
     "without an id": RETURN + POINTERS + frame(HEADER, 1, struct.pack(">HHQH", 60, 0, 0, 0)),
     "unasked": POINTERS + frame(HEADER, 1, struct.pack(">HHQH", 60, 0, 0, 0x80) + short(b"x" * 36)),
@@ -146,3 +146,21 @@ def test_an_event_that_breaks_the_connection(db, ends):
         sink(db, strange, max_attempts="2", retry="50ms")
         only_the_event_that_breaks_the_connection_fails(db, "rabbit")
         assert ends in db.value("SELECT last_error FROM outbox.events")
+
+
+def test_an_exchange_that_returns_what_it_delivers(db):
+    """As that of the plugin for delayed messages does, with each message: the error names the cure, and few copies come until a user has read it."""
+    bodies = Counter()
+
+    def answer() -> list[bytes]:
+        bodies[strange.body] += 1
+        return [returned(strange.header, strange.body), ack(strange.tag)]
+
+    with StrangeBroker(message=answer) as strange:
+        sink(db, strange, max_attempts="3", retry="50ms")
+        for n in range(20):
+            db.enqueue("Order", str(n), payload=f'{{"n": {n}}}')
+        state_is(db, "circuit open", "set option mandatory 'false'")
+        time.sleep(10)  # in which they would come
+        assert max(bodies.values()) <= 5 and sum(bodies.values()) <= 40, bodies
+        assert db.sql("SELECT DISTINCT status, attempts FROM outbox.events") == [("PENDING", 0)]
