@@ -190,6 +190,9 @@ Status status_of(const HttpTransfer &answer, CURLcode code) {
   } else if (code == CURLE_OPERATION_TIMEDOUT) {
     status.code = Code::DeadlineExceeded;
     status.text = "the answer was not complete within the timeout";
+  } else if (code == CURLE_WRITE_ERROR) {
+    status.code = Code::Unavailable;
+    status.text = "the answer is larger than any of gRPC's clients takes, and its end was not read";
   } else if (code != CURLE_OK) {
     status.code = Code::Unavailable;
     status.text = "the connection ended before the answer was complete";

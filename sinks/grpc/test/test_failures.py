@@ -64,6 +64,15 @@ def test_a_large_answer(db, service):
     assert [call.id for call in service.read()] == [id]
 
 
+def test_an_answer_that_is_too_large(db, service):
+    """It is read for the sake of the status behind it, and not without a bound."""
+    service.behave(size=6_000_000)
+    db.grpc_sink("grpc", service, retry="30min")
+    id = db.enqueue("Order", "1")
+    wait_until(lambda: db.sql("SELECT 1 FROM outbox.events WHERE id = %s AND attempts = 1", id), 20, sinks(db))
+    assert "the answer is larger than" in db.value("SELECT last_error FROM outbox.events WHERE id = %s", id)
+
+
 def test_the_metrics(db, service):
     service.behave(code="INVALID_ARGUMENT", keys=["2"])
     db.grpc_sink("grpc", service)
