@@ -27,6 +27,8 @@ WATCHED_S = 1.5  # for so long a state must stay
 MOST_MEMORY = 100_000_000  # bytes more than before
 MOST_CPU = 0.5  # of a core, while a peer does not send as much as it can
 MOST_CPU_BUSY = 0.9
+MOST_DELAY_S = 1 * PATIENCE  # of an event of the sink beside it, from before INSERT to the endpoint
+MOST_STOP_S = 10 * PATIENCE  # outbox.shutdown_timeout, and the time to record
 OPTIONS = {"retry": "exponential 50ms..500ms", "max_attempts": "3"}
 
 
@@ -45,7 +47,7 @@ class CalmEndpoint:
     """A healthy webhook, which must not notice what happens beside it."""
 
     def __init__(self):
-        self.tags: set[str] = set()
+        self.arrived: dict[str, float] = {}  # when, by tag
         calm = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -55,7 +57,8 @@ class CalmEndpoint:
                 pass
 
             def do_POST(self) -> None:
-                calm.tags.update(tag.decode() for tag in TAG.findall(self.rfile.read(int(self.headers["content-length"]))))
+                for tag in TAG.findall(self.rfile.read(int(self.headers["content-length"]))):
+                    calm.arrived[tag.decode()] = time.monotonic()
                 self.send_response_only(200)
                 self.send_header("Content-Length", "0")
                 self.end_headers()
@@ -219,7 +222,7 @@ class Game:
         self.wait(lambda: self.sink()[0] in ("idle", "circuit open"), 5)
         self.sql("SELECT outbox.reset_stats('sut')")  # last_error
         memory, cpu = self.usage()
-        began, most_memory, calm = time.monotonic(), memory, []
+        began, most_memory, calm = time.monotonic(), memory, {}
 
         if attack.events == "control":
             tags, refused = self.control()
@@ -230,7 +233,8 @@ class Game:
         def look() -> tuple[str, str | None]:
             nonlocal most_memory
             most_memory = max(most_memory, self.usage()[0])
-            calm.extend(self.enqueue("calm", 1))
+            enqueued = time.monotonic()
+            calm[self.enqueue("calm", 1)[0]] = enqueued
             rows = self.rows()  # before the peer's: what it has acknowledged in between counts
             wrong = [tag for tag in tags if tag not in rows and tag not in fake.acknowledged]
             if wrong and not cell.faults:
@@ -251,9 +255,13 @@ class Game:
             cell.faults.append(f"the worker uses {share:.2f} of a core, and {bound} is allowed")
         if max(most_memory, after) - memory > MOST_MEMORY:
             cell.faults.append(f"the worker's memory grows by {(max(most_memory, after) - memory) // 1_000_000} MB")
-        if not self.wait(lambda: self.calm.tags.issuperset(calm)):
-            cell.faults.append(f"the sink beside it got {len(self.calm.tags.intersection(calm))} of {len(calm)} events while the peer attacked")
-        cell.facts.append(f"beside it {len(calm)}")
+        arrived = self.calm.arrived
+        if not self.wait(lambda: arrived.keys() >= calm.keys()):
+            cell.faults.append(f"the sink beside it got {len(arrived.keys() & calm.keys())} of {len(calm)} events while the peer attacked")
+        delay = max((arrived[tag] - enqueued for tag, enqueued in calm.items() if tag in arrived), default=0)
+        cell.facts.append(f"beside it {len(calm)}, the slowest in {delay:.2f} s")
+        if delay > MOST_DELAY_S:
+            cell.faults.append(f"an event of the sink beside it takes {delay:.2f} s, and {MOST_DELAY_S} s is allowed")
 
         fake.play(HEALTHY)
         if not self.wait(lambda: not [1 for status, _ in self.rows().values() if status == "PENDING"]):
@@ -304,6 +312,8 @@ class Game:
             cell.faults.append(f"a fast shutdown does not end: {str(error)[:200]}")
             self.server.stop("immediate")
         stopped = time.monotonic() - began
+        if stopped > MOST_STOP_S:
+            cell.faults.append(f"a fast shutdown takes {stopped:.1f} s, and {MOST_STOP_S} s is allowed")
         self.server.start()
         self.wait(lambda: bool(fake.talks), 5)
         began = time.monotonic()
