@@ -12,7 +12,7 @@ copyright = "the outbox authors"
 extensions = ["myst_parser"]
 root_doc = "README"
 exclude_patterns = ["build"]
-include_patterns = ["*.md", "docs/*.md", "sinks/*.md", "sinks/*/README.md", "test/README.md", "test/*/README.md", "examples/README.md", "examples/*/README.md", "conformance/README.md",
+include_patterns = ["*.md", "docs/*.md", "sinks/*.md", "sinks/*/README.md", "test/README.md", "test/*/README.md", "examples/README.md", "examples/*/README.md", "conformance/README.md", "bench/README.md",
                     "src/README.md", "src/extension/README.md"]
 myst_heading_anchors = 4
 myst_enable_extensions = ["attrs_inline"]
@@ -33,7 +33,7 @@ NAVIGATION = {
     "Operate": "docs/operations docs/monitoring docs/retention docs/scaling docs/backup-and-upgrade docs/security docs/patroni docs/cloudnativepg"
                " docs/managed",
     "Reference": "docs/settings docs/reference docs/kafka-reference docs/webhooks-reference CHANGELOG",
-    "Why to trust it": "docs/promises docs/why-trust-it docs/performance conformance/README docs/faq src/README test/README CONTRIBUTING SECURITY",
+    "Why to trust it": "docs/promises docs/why-trust-it docs/performance bench/README conformance/README docs/faq src/README test/README CONTRIBUTING SECURITY",
 }
 BELOW = {"examples/README": "spring-boot/README go-pgx/README sqlalchemy/README django/README prisma/README ef-core/README", "src/README": "extension/README",
          "test/README": "simulate/README faults/README power/README chaos/README fuzz/README sink/README model/README calls/README models/README memory/README"
