@@ -90,7 +90,7 @@ SELECT * FROM outbox.events;
 \echo :LAST_ERROR_SQLSTATE
 SELECT * FROM outbox_internal.dedup;
 \echo :LAST_ERROR_SQLSTATE
-SELECT outbox.route_waiting();
+SELECT outbox_internal.route_waiting();
 \echo :LAST_ERROR_SQLSTATE
 SELECT outbox_internal.kafka_validator('{}', 0);
 \echo :LAST_ERROR_SQLSTATE

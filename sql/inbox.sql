@@ -12,7 +12,7 @@ CREATE VIEW pg_temp.parts AS
     AND c.relname ~ '[0-9]$';
 
 -- The first time, again, for another handler; before that, nobody makes partitions.
-SELECT outbox.run_inbox_maintenance(), days, hours FROM pg_temp.parts;
+SELECT outbox_internal.maintain_processed(), days, hours FROM pg_temp.parts;
 SELECT outbox.mark_processed(pg_temp.v7('0', 1), 'mail'), outbox.mark_processed(pg_temp.v7('0', 1), 'mail'), outbox.mark_processed(pg_temp.v7('0', 1), 'ledger');
 -- What rolls back was not processed.
 BEGIN;
@@ -41,16 +41,16 @@ SELECT outbox.mark_processed(pg_temp.v7('0', 1), '');
 SELECT outbox.mark_processed(pg_temp.v7('0', 1), repeat('x', 201));
 
 -- Ahead: today and two more days. Over: whole days, and row by row for ids that carry no time.
-SELECT outbox.run_inbox_maintenance() >= 1 AS made;
+SELECT outbox_internal.maintain_processed() >= 1 AS made;
 SELECT days >= 4 AS days, hours FROM pg_temp.parts;
-SELECT outbox.run_inbox_maintenance();
+SELECT outbox_internal.maintain_processed();
 INSERT INTO outbox.processed_events VALUES ('b5c7f8a1-0000-4000-8000-000000000002', 'mail', 'infinity', now() - interval '8 days');
 SELECT outbox.mark_processed(pg_temp.v7('6 days', 1), 'mail');
 SET outbox.processed_retention = '4d';
 \set VERBOSITY sqlstate
 SELECT outbox.mark_processed(pg_temp.v7('6 days', 1), 'mail') IS NULL AS unreachable;
 \set VERBOSITY terse
-SELECT outbox.run_inbox_maintenance();
+SELECT outbox_internal.maintain_processed();
 SELECT count(*) FILTER (WHERE event_id = pg_temp.v7('6 days', 1)) AS over, count(*) FILTER (WHERE id_time = 'infinity') AS other, count(*) > 5 AS kept FROM outbox.processed_events;
 -- Its record is gone, so it stays unknown also under a longer retention.
 SET outbox.processed_retention = '7d';
@@ -90,7 +90,7 @@ SELECT DISTINCT relowner = 'postgres'::regrole AS the_extensions FROM pg_class W
 DROP OWNED BY regress_outbox_consumer;
 DROP ROLE regress_outbox_consumer;
 CREATE TEMP TABLE made AS SELECT p.oid::regprocedure::text AS name, md5(p.prosrc || pg_get_functiondef(p.oid) || obj_description(p.oid, 'pg_proc')) AS same
-  FROM pg_proc AS p WHERE p.pronamespace IN ('outbox'::regnamespace, 'outbox_internal'::regnamespace) AND p.proname ~ 'processed|inbox|partition|expire_rows|refuse_dropped';
+  FROM pg_proc AS p WHERE p.pronamespace IN ('outbox'::regnamespace, 'outbox_internal'::regnamespace) AND p.proname ~ 'processed|partition|expire_rows|refuse_dropped';
 SET client_min_messages = warning;
 DROP EXTENSION outbox CASCADE;
 SELECT setting || '/extension/outbox_inbox.sql' AS inbox FROM pg_config WHERE name = 'SHAREDIR' \gset
@@ -98,11 +98,11 @@ SELECT setting || '/extension/outbox_inbox.sql' AS inbox FROM pg_config WHERE na
 \i :inbox
 \set ECHO all
 SELECT count(*) > 8 AS functions, count(*) FILTER (WHERE made.name IS NULL OR made.same <> md5(p.prosrc || pg_get_functiondef(p.oid) || obj_description(p.oid, 'pg_proc'))) AS different
-FROM pg_proc AS p LEFT JOIN made ON made.name = p.oid::regprocedure::text WHERE p.pronamespace IN ('outbox'::regnamespace, 'outbox_internal'::regnamespace);
-SELECT outbox.mark_processed(pg_temp.v7('0', 1), 'mail'), outbox.mark_processed(pg_temp.v7('0', 1), 'mail'), outbox.run_inbox_maintenance();
+FROM pg_proc AS p LEFT JOIN made ON made.name = p.oid::regprocedure::text WHERE p.pronamespace IN ('outbox'::regnamespace, 'outbox_internal'::regnamespace) AND p.proname <> 'run_maintenance'; -- there, of the inbox alone
+SELECT outbox.mark_processed(pg_temp.v7('0', 1), 'mail'), outbox.mark_processed(pg_temp.v7('0', 1), 'mail'), outbox.run_maintenance();
 SELECT outbox.mark_processed(pg_temp.v7('6 days', 1), 'mail');
 SET outbox.processed_retention = '4d';
-SELECT outbox.run_inbox_maintenance();
+SELECT outbox.run_maintenance();
 RESET outbox.processed_retention;
 \set VERBOSITY sqlstate
 SELECT outbox.mark_processed(pg_temp.v7('6 days', 1), 'mail') IS NULL AS unreachable;

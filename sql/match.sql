@@ -88,17 +88,17 @@ TRUNCATE outbox.events;
 INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, headers) VALUES
   ('Order', '6', 'order.created', '{"tenant": 7}'), ('Order', '6', 'order.created', '{"tenant": 8}'), ('Order', '6', 'order.created', NULL),
   ('Order', '6', 'order.created', '{"tenant": {"base64": "Nw=="}}');
-SELECT outbox.route_waiting();
+SELECT outbox_internal.route_waiting();
 SELECT pg_temp.sink('regress_7', 'tenant=7'), pg_temp.sink('regress_7_too', 'tenant=7');
 SELECT id FROM outbox.events WHERE headers @> '{"tenant": "7"}' \gset
 SELECT DISTINCT sink FROM outbox.preview(:'id') ORDER BY 1;
-SELECT outbox.route_waiting();
+SELECT outbox_internal.route_waiting();
 SELECT headers, sink FROM outbox.events ORDER BY position;
 ALTER SERVER regress_7 OPTIONS (SET match 'tenant=8');
-SELECT outbox.route_waiting();
+SELECT outbox_internal.route_waiting();
 SELECT headers, sink FROM outbox.events ORDER BY position;
 ALTER SERVER regress_7 OPTIONS (DROP match);
-SELECT outbox.route_waiting();
+SELECT outbox_internal.route_waiting();
 SELECT headers, sink FROM outbox.events ORDER BY position;
 ALTER SERVER regress_7 OPTIONS (ADD match 'tenant=9');
 TRUNCATE outbox.events;
@@ -116,7 +116,7 @@ INSERT INTO outbox.events (aggregate_type, event_type, headers) VALUES ('Order',
 -- Stored before the rule of today, as numbers: a restore keeps them so.
 INSERT INTO outbox.events (id, aggregate_type, event_type, headers, position, origin)
   SELECT gen_random_uuid(), 'Order', 'order.created', '{"tenant": 42, "n": 1}', 1, origin FROM outbox_internal.library();
-SELECT outbox.route_waiting();
+SELECT outbox_internal.route_waiting();
 SELECT headers, sink FROM outbox.events WHERE position = 1;
 -- What a sink would refuse is an error where the event is for it, and only there.
 SELECT pg_temp.sink('regress_bad', 'tenant=bad');

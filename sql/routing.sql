@@ -9,14 +9,14 @@ BEGIN;
 -- No sink: the event waits.
 INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type) VALUES ('Order', '1', 'order.created'), ('Invoice', '1', 'invoice.sent');
 SELECT aggregate_type, event_type, sink FROM outbox.events ORDER BY position;
-SELECT outbox.route_waiting();
+SELECT outbox_internal.route_waiting();
 
 CREATE SERVER regress_orders FOREIGN DATA WRAPPER outbox_kafka OPTIONS (bootstrap_servers '127.0.0.1:1', events 'order.*, customer.*');
 -- What waited is routed, in its place; what nobody takes goes on waiting. The worker is told to look back.
-SELECT outbox.route_waiting();
+SELECT outbox_internal.route_waiting();
 SELECT aggregate_type, event_type, sink FROM outbox.events ORDER BY position;
 SELECT count(*) AS recalled FROM outbox_internal.rescan_queue JOIN outbox.events USING (position) WHERE sink = 'regress_orders';
-SELECT outbox.route_waiting();
+SELECT outbox_internal.route_waiting();
 
 -- Globs, on both the event's type and the aggregate's.
 CREATE SERVER regress_gold FOREIGN DATA WRAPPER outbox_webhook OPTIONS (url 'https://hooks.invalid/outbox', events '*.created , order.?aid', aggregates 'Order, Gold[A-Z]*');
@@ -81,7 +81,7 @@ INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, payload) VA
 SELECT sink FROM outbox.events;
 ALTER SERVER regress_orders OPTIONS (DROP events);
 ALTER SERVER regress_gold OPTIONS (DROP events);
-SELECT outbox.route_waiting();
+SELECT outbox_internal.route_waiting();
 SELECT sink, payload, count(*) OVER (PARTITION BY id) AS rows FROM outbox.events ORDER BY position;
 
 -- An event that waits while another with its id is pending for the sink that takes both: it becomes a dead letter, and stops no other.
@@ -92,22 +92,22 @@ SELECT event_type, outbox.enqueue('Order', '1', event_type, '{}', sink => sink, 
 FROM (VALUES (1, 'first', NULL, '01890a5d-ac96-774b-bcce-b302099a8021'::uuid), (2, 'again', 'regress_orders', '01890a5d-ac96-774b-bcce-b302099a8021'),
              (3, 'other', NULL, '01890a5d-ac96-774b-bcce-b302099a8022')) AS e (n, event_type, sink, id) ORDER BY n;
 ALTER SERVER regress_orders OPTIONS (SET events '*');
-SELECT outbox.route_waiting();
+SELECT outbox_internal.route_waiting();
 SELECT event_type, sink, status, attempts, last_error FROM outbox.events ORDER BY position;
 
 -- Rows of another origin are not ours to route.
 TRUNCATE outbox.events;
 INSERT INTO outbox.events (id, aggregate_type, event_type, position, origin) VALUES (gen_random_uuid(), 'Order', 'order.created', 1, 42);
-SELECT outbox.route_waiting();
+SELECT outbox_internal.route_waiting();
 ROLLBACK;
 
 -- More than one batch of waiting events.
 BEGIN;
 INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type) SELECT 'Order', i::text, CASE WHEN i % 2 = 0 THEN 'even' ELSE 'odd' END FROM generate_series(1, 3000) AS i;
 CREATE SERVER regress_even FOREIGN DATA WRAPPER outbox_kafka OPTIONS (bootstrap_servers '127.0.0.1:1', events 'even');
-SELECT outbox.route_waiting();
-SELECT outbox.route_waiting();
-SELECT outbox.route_waiting();
+SELECT outbox_internal.route_waiting();
+SELECT outbox_internal.route_waiting();
+SELECT outbox_internal.route_waiting();
 SELECT sink, event_type, count(*) FROM outbox.events GROUP BY 1, 2 ORDER BY 1;
 ROLLBACK;
 
@@ -124,7 +124,7 @@ CREATE SERVER regress_c FOREIGN DATA WRAPPER outbox_kafka OPTIONS (bootstrap_ser
 COMMIT;
 INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type) VALUES ('Order', '1', 'third');
 TRUNCATE outbox_internal.rescan_queue;
-SELECT outbox.route_waiting();
+SELECT outbox_internal.route_waiting();
 CREATE VIEW pg_temp.routed AS
   SELECT event_type, sink, status, dedup_key, dense_rank() OVER (ORDER BY xact) AS xact,
     (SELECT count(*) FROM outbox_internal.rescan_queue AS q WHERE q.position = e.position) AS recalled, count(*) OVER (PARTITION BY position) AS here
@@ -133,23 +133,38 @@ SELECT * FROM pg_temp.routed;
 -- Routed once more, it takes no position that another row of it has.
 UPDATE outbox.events SET status = 'FAILED' WHERE sink = 'regress_b' AND event_type = 'first';
 UPDATE outbox.events SET sink = NULL WHERE sink = 'regress_a' AND event_type = 'first';
-SELECT outbox.route_waiting();
+SELECT outbox_internal.route_waiting();
 SELECT event_type, sink, status, here FROM pg_temp.routed;
 -- Also in one transaction.
 BEGIN;
 TRUNCATE outbox.events;
 INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, sink) VALUES ('Order', '1', 'first', 'regress_a');
 UPDATE outbox.events SET sink = NULL;
-SELECT outbox.route_waiting();
+SELECT outbox_internal.route_waiting();
 UPDATE outbox.events SET status = 'FAILED' WHERE sink <> 'regress_a';
 UPDATE outbox.events SET sink = NULL WHERE sink = 'regress_a';
-SELECT outbox.route_waiting();
+SELECT outbox_internal.route_waiting();
 SELECT event_type, sink, status, here FROM pg_temp.routed;
 ROLLBACK;
 DROP VIEW pg_temp.routed;
 DROP SERVER regress_a;
 DROP SERVER regress_b;
 DROP SERVER regress_c;
+TRUNCATE outbox.events, outbox_internal.dedup, outbox_internal.rescan_queue;
+
+-- Where no worker runs, outbox.run_maintenance() routes all of them, for a role that may call it and nothing else.
+INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type) SELECT 'Order', n, CASE WHEN n % 2 = 0 THEN 'taken' ELSE 'left' END FROM generate_series(1, 2500) AS n;
+CREATE SERVER regress_a FOREIGN DATA WRAPPER outbox_kafka OPTIONS (bootstrap_servers '127.0.0.1:1', events 'taken');
+CREATE ROLE regress_outbox_operator;
+GRANT USAGE ON SCHEMA outbox TO regress_outbox_operator;
+GRANT EXECUTE ON FUNCTION outbox.run_maintenance TO regress_outbox_operator;
+SET ROLE regress_outbox_operator;
+SELECT outbox.run_maintenance() >= 0 AS maintained;
+RESET ROLE;
+SELECT event_type, sink, count(*) FROM outbox.events GROUP BY 1, 2 ORDER BY 1;
+DROP OWNED BY regress_outbox_operator;
+DROP ROLE regress_outbox_operator;
+DROP SERVER regress_a;
 TRUNCATE outbox.events, outbox_internal.dedup, outbox_internal.rescan_queue;
 
 -- To name a sink one needs USAGE on it; to be routed, nothing.

@@ -109,10 +109,10 @@ ALTER TABLE outbox.events ENABLE ALWAYS TRIGGER events_after_update;
 ALTER TABLE outbox.events ENABLE ALWAYS TRIGGER events_after_update_of_waiting;
 ALTER TABLE outbox.events ENABLE ALWAYS TRIGGER events_after_delete;
 
-CREATE OR REPLACE FUNCTION outbox.route_waiting() RETURNS bigint LANGUAGE c VOLATILE PARALLEL UNSAFE
+CREATE OR REPLACE FUNCTION outbox_internal.route_waiting() RETURNS bigint LANGUAGE c VOLATILE PARALLEL UNSAFE
   SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_route_waiting';
-COMMENT ON FUNCTION outbox.route_waiting() IS
+COMMENT ON FUNCTION outbox_internal.route_waiting() IS
   'Routes at most 1000 events that waited for a sink and that a sink takes now. Returns their number; 0 when none '
   'is left. The worker calls it when sinks change.';
 

@@ -129,11 +129,15 @@ DECLARE
   done bigint := outbox_internal.maintain_days(false);
 BEGIN
   PERFORM outbox_internal.expire_dedup(), outbox_internal.expire_processed();
+  LOOP
+    EXIT WHEN outbox_internal.route_waiting() = 0;
+  END LOOP;
   RETURN done;
 END
 $$;
 COMMENT ON FUNCTION outbox.run_maintenance() IS
   'Creates the coming days of outbox.events_sent and outbox.processed_events, drops those whose retention is over, '
-  'and deletes expired dedup keys. The worker does this by itself; call it every few minutes where no worker runs. '
-  'A day that is in use is left for the next call. Returns the number of partitions that it created or dropped. The '
-  'caller need not own the tables: GRANT EXECUTE is enough.';
+  'deletes expired dedup keys, and gives events that waited for a sink to the sinks that take them now. The worker '
+  'does this by itself; call it every few minutes where no worker runs. A day that is in use is left for the next '
+  'call. Returns the number of partitions that it created or dropped. The caller need not own the tables: GRANT '
+  'EXECUTE is enough.';

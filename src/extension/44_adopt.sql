@@ -27,7 +27,7 @@ BEGIN
   GET DIAGNOSTICS adopted = ROW_COUNT;
   UPDATE outbox.events SET origin = here WHERE status = 'FAILED' AND origin <> here;
   LOOP -- the worker would send later events of their keys before it has routed these
-    EXIT WHEN outbox.route_waiting() = 0;
+    EXIT WHEN outbox_internal.route_waiting() = 0;
   END LOOP;
   -- pg_restore --disable-triggers enables them again, but not ALWAYS: they would not see the rows of a subscription.
   FOR of_events IN

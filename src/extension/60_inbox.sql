@@ -264,8 +264,8 @@ COMMENT ON FUNCTION outbox_internal.expire_processed(bigint, bigint) IS
   'Deletes processed events of outbox.processed_events_other whose retention is over, in some blocks (without '
   'arguments: in all). Returns the number of its blocks.';
 
-CREATE OR REPLACE FUNCTION outbox.run_inbox_maintenance() RETURNS bigint LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-SET search_path = pg_catalog, pg_temp
+CREATE OR REPLACE FUNCTION outbox_internal.maintain_processed() RETURNS bigint
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
   made bigint := outbox_internal.add_processed_partitions();
@@ -274,7 +274,6 @@ BEGIN
   RETURN made + outbox_internal.drop_processed_partitions();
 END
 $$;
-COMMENT ON FUNCTION outbox.run_inbox_maintenance() IS
-  'Creates the coming partitions of outbox.processed_events and drops those whose retention is over. '
-  'outbox.run_maintenance() does the same; call this one every few minutes if only outbox_inbox.sql is installed. '
-  'Returns the number of partitions that it created or dropped.';
+COMMENT ON FUNCTION outbox_internal.maintain_processed() IS
+  'The part of outbox.run_maintenance() that outbox_inbox.sql has too: creates the coming partitions of '
+  'outbox.processed_events and drops those whose retention is over. Returns the number of both.';

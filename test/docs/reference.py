@@ -15,9 +15,9 @@ In psql: `\\df+ outbox.*`, `\\d+ outbox.sinks`. `make docs` makes this page from
 CHAPTERS = {
     "Produce": ("enqueue", "enqueue_bytes", "create_view"),
     "Inspect": ("doctor", "story", "event_status", "preview", "probe", "metrics"),
-    "Operate": ("pause", "resume", "redrive", "replay", "wait_delivered", "reset_stats", "adopt", "run_maintenance", "route_waiting"),
+    "Operate": ("pause", "resume", "redrive", "replay", "wait_delivered", "reset_stats", "adopt", "run_maintenance"),
     "Your own dispatcher": ("claim", "ack", "nack"),
-    "Consume": ("mark_processed", "run_inbox_maintenance"),
+    "Consume": ("mark_processed",),
 }
 RELATIONS = ("sinks", "workers", "events", "processed_events", "stopped_sinks", "leases", "database_metrics", "sink_metrics", "failure_metrics")
 UNNAMED = """

@@ -74,7 +74,7 @@ def test_a_trigger_in_ack_makes_another_event_due(db, receiver):
 
 
 def test_a_trigger_in_routing_makes_another_event_due(db, receiver):
-    """outbox.route_waiting(), and the worker when a sink is made."""
+    """outbox_internal.route_waiting(), and the worker when a sink is made."""
     db.webhook_sink("crm", receiver, SECRET, aggregates="Order")
     db.sql(FREE.format(when="OLD.sink IS NULL AND NEW.sink IS NOT NULL", row="NEW", event="UPDATE", table="outbox.events_pending"))
     db.enqueue("Order", "1", "last", available_at="2100-01-01")

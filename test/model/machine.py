@@ -407,7 +407,7 @@ class Machine(RuleBasedStateMachine):
         if kind == 8:
             self.step(lambda m: m.adopt(), "SELECT outbox.adopt()", ending=ending)
         elif kind == 0:
-            call = self.pick(["outbox.run_maintenance() >= 0", "outbox.route_waiting() = 0", "outbox.run_inbox_maintenance() >= 0", "outbox.metrics() > ''",
+            call = self.pick(["outbox.run_maintenance() >= 0", "outbox_internal.route_waiting() = 0", "outbox_internal.maintain_processed() >= 0", "outbox.metrics() > ''",
                               "(SELECT preloaded FROM outbox_internal.library())"], number)
             self.step(lambda m: True, f"SELECT {call}", ending=ending)
         elif kind == 1:

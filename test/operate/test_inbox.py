@@ -174,6 +174,24 @@ def plain(rig):
         database.disconnect()
 
 
+def test_maintenance_without_the_extension(plain):
+    """docs/consuming.md: the same call, by a role that was granted it."""
+    partitions = "SELECT count(*) FROM pg_inherits WHERE inhparent = 'outbox.processed_events'::regclass"
+    with plain.role("operator") as role, plain.connect(user=role) as operator:
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            operator.execute("SELECT outbox.run_maintenance()")
+        plain.sql(f"GRANT USAGE ON SCHEMA outbox TO {role}; GRANT EXECUTE ON FUNCTION outbox.run_maintenance() TO {role}")
+        for days in (5, 0):
+            plain.sql(f"SELECT outbox.mark_processed({SOME_DAY.format(days * 86400, 1)}, 'h')")
+        before = plain.value(partitions)
+        assert operator.execute("SELECT outbox.run_maintenance()").fetchone() == (2,), "tomorrow and the day after"
+        assert plain.value(partitions) == before + 2
+        plain.sql("ALTER DATABASE plain SET outbox.processed_retention = '3d'")
+    with plain.connect() as owner:
+        assert owner.execute("SELECT outbox.run_maintenance()").fetchone() == (1,), "the day of the first event is over"
+    assert plain.value(partitions) == before + 1
+
+
 def test_a_consumer_cannot_set_the_retention_of_a_database_without_the_library(plain):
     """Every role may SET a placeholder. Which partitions are made and dropped is the owner's."""
     partitions = "SELECT count(*) FROM pg_inherits WHERE inhparent = 'outbox.processed_events'::regclass"

@@ -1,8 +1,9 @@
 /*
- * unrouted_events.cpp: when sinks change, outbox.route_waiting() routes the events that had no sink. It notes the
- * positions of locked events, and only these are tried again. An event that was enqueued before a sink was created
- * and committed after it stops the sinks that take it until it is routed; otherwise later events of its key would
- * overtake it. For the same reason the rows of its further sinks get positions of its own step, and not new ones.
+ * unrouted_events.cpp: when sinks change, outbox_internal.route_waiting() routes the events that had no sink. It
+ * notes the positions of locked events, and only these are tried again. An event that was enqueued before a sink was
+ * created and committed after it stops the sinks that take it until it is routed; otherwise later events of its key
+ * would overtake it. For the same reason the rows of its further sinks get positions of its own step, and not new
+ * ones.
  */
 #include "server/enqueue/unrouted_events.h"
 

@@ -6,8 +6,8 @@
 
 #include "server/base/server.h"
 
-/* The number of locked events that the last outbox.route_waiting() of this process has noted, at most 1,000. At 1,000
- * there may be more. */
+/* The number of locked events that the last outbox_internal.route_waiting() of this process has noted, at most 1,000.
+ * At 1,000 there may be more. */
 int unrouted_locked(void);
 
 /* Is the event at this position among the noted ones? */

@@ -1,6 +1,6 @@
 /*
  * unreadable.cpp: the error that aborted the round is kept with the row's position and xmin. The next round records
- * it as a failure that uses up no attempt, and claims the other rows. outbox.route_waiting() reads in a
+ * it as a failure that uses up no attempt, and claims the other rows. outbox_internal.route_waiting() reads in a
  * subtransaction instead, and repeats without such a row.
  * The first error names the row, because unreadable_begin() and unreadable_done() enclose the code that reads its
  * values. That takes three places in a claim, and 12 instructions per event: 0.06 % of the worker's main thread in a

@@ -96,7 +96,7 @@ static void run_routing(void *argument) {
   if (!routing->is_my_turn)
     return;
   if (unrouted_wanted()) {
-    Call call = {"SELECT outbox.route_waiting()", 0};
+    Call call = {"SELECT outbox_internal.route_waiting()", 0};
     run_call(&call);
     routing->more = call.result > 0;
   } else {
