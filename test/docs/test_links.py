@@ -16,7 +16,7 @@ def anchors(text: str) -> set[str]:
             for heading in re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL), re.MULTILINE)}
 
 
-OTHERS = [page for pattern in ("*.md", "*/README.md", "sinks/*.md", "sinks/*/README.md", "test/*/README.md", "examples/*/README.md", "src/*/README.md") for page in sorted(ROOT.glob(pattern))
+OTHERS = [page for pattern in ("*.md", "*/README.md", "sinks/*.md", "sinks/*/README.md", "sinks/*/test/README.md", "test/*/README.md", "examples/*/README.md", "src/*/README.md") for page in sorted(ROOT.glob(pattern))
           if page not in PAGES and "build" not in page.relative_to(ROOT).parts]
 
 

@@ -77,7 +77,7 @@ def test_every_example_runs(server, kafka, folder, page):
 
 def test_every_statement_is_in_a_fence():
     """Outside of one it is not run. The pages of sinks and examples are read like those of docs/."""
-    others = [path for pattern in ("*.md", "sinks/*.md", "sinks/*/README.md", "test/README.md", "test/*/README.md", "examples/README.md", "examples/*/README.md", "src/**/README.md", "conformance/README.md")
+    others = [path for pattern in ("*.md", "sinks/*.md", "sinks/*/README.md", "sinks/*/test/README.md", "test/README.md", "test/*/README.md", "examples/README.md", "examples/*/README.md", "src/**/README.md", "conformance/README.md", "bench/README.md")
               for path in ROOT.glob(pattern)]
     assert [(path.name, found) for path in {*PAGES, *others} if (found := unfenced(path.read_text()))] == []
     assert unfenced("So:\n\n    SELECT 1;\n\n```sql\n    SELECT 2;\n```\n") == ["SELECT 1;"]

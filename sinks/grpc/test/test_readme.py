@@ -69,13 +69,6 @@ def test_the_five_minutes(db, page_server):
     assert all(ok for _, ok, _ in steps), steps
 
 
-def test_the_proto_of_the_page_is_the_one_that_is_compiled():
-    [shown] = re.findall(r"```protobuf\n(.*?)```", PAGE, re.DOTALL)
-    proto = (HERE / "sink.proto").read_text()
-    assert proto.count("message ") == shown.count("message ")
-    assert re.sub(r"^ *//.*\n", "", proto, flags=re.MULTILINE).endswith(shown)
-
-
 def test_the_example_works_once_per_event(db, example):
     address, first = example()
     db.sql(f"CREATE SERVER grpc FOREIGN DATA WRAPPER outbox_grpc OPTIONS (url 'http://{address}', allow_http 'true', allow_networks '127.0.0.0/8', retry '100ms', max_attempts '1000')")

@@ -19,6 +19,19 @@ from test_delivery import sinks
 
 HERE = Path(__file__).parents[1]
 PAGE = (HERE / "README.md").read_text()
+READ = """
+import asyncio, nats
+
+async def main():
+    client = await nats.connect("nats://localhost:4222")
+    messages = await client.jetstream().pull_subscribe("", durable="reader", stream="ORDERS")
+    for message in await messages.fetch(10, timeout=5):
+        print(message.subject, message.data.decode())
+        await message.ack()
+    await client.close()
+
+asyncio.run(main())
+"""
 
 
 @pytest.fixture
@@ -53,12 +66,12 @@ def test_the_five_minutes(db, page_server, tmp_path):
         assert done.returncode == 0, done.stdout
         return done.stdout
 
-    create, read = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    [create] = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     run(create)
     for step in re.findall(r"<!-- step -->\n```sql\n(.*?)```", PAGE, re.DOTALL):
         if "CREATE EXTENSION" not in step:  # the fixture has done that
             db.paste(here(step))
-    assert run(read) == 'orders.order.created {"total": 10}\n'
+    assert run(READ) == 'orders.order.created {"total": 10}\n'
     assert all(ok for _, ok, *_ in db.sql("SELECT step, ok FROM outbox.probe('nats')"))
 
 
