@@ -228,6 +228,22 @@ def test_a_message_that_sns_refuses_is_found(db, moto, front, name):
     assert "Message too odd" in db.value("SELECT last_error FROM outbox.events")
 
 
+def test_requests_that_are_all_refused(db, moto, front, name):
+    """Whatever the words, it is the sink's fault: ten keys in a row open the circuit, and the backlog is delivered later."""
+    queue = moto.queue(name)
+    front.answer = lambda request: error("InvalidParameterValue", "One or more parameters are invalid.")
+    db.aws_sink("aws", front.url, queue_url=queue.url)
+    many(db, 100, 50)
+    state_is(db, "circuit open", "InvalidParameterValue")
+    no_attempt_is_spent(db)
+    [(dead,)] = db.sql("SELECT count(*) FROM outbox.events WHERE status = 'FAILED'")
+    assert dead < 10
+    front.answer = lambda request: None
+    assert in_order(queue.read(100 - dead)) == 0
+    wait_until(lambda: db.pending() == 0, 30, sinks(db))
+    assert db.value("SELECT count(*) FROM outbox.events WHERE status = 'FAILED'") == dead
+
+
 @pytest.mark.parametrize("answer", [
     error("ThrottlingException", "Rate exceeded"), error("RequestThrottled", "Request is throttled.", 403), error("TooManyRequestsException", "Too many", 429),
     Answer(503, b"<html>slow down</html>", {}), Answer(429, b"", {}),
