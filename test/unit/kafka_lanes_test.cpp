@@ -309,47 +309,66 @@ TEST_F(KafkaLanes, ClosingReleasesWhatNoBrokerWasSent) {
 }
 
 /* All sinks of a process together may have `most` producers beyond the first of each. */
+/* Sends events of sixty keys, three hundred at a time. */
+class SinkUnderLoad {
+public:
+  SinkUnderLoad(const KafkaBroker &broker, std::shared_ptr<outbox::KafkaExtraProducers> extra)
+      : reporter_(std::make_shared<outbox::RecordingReporter>()),
+        sink_(std::static_pointer_cast<const outbox::KafkaConfig>(
+                  outbox::SinkKind::find("kafka")->parse({{"bootstrap_servers", broker.address()}}, nullptr)),
+              reporter_, std::move(extra)) {}
+
+  void send() {
+    for (int i = 0; i < 300; i++) {
+      event_.ticket = ++sent_;
+      event_.key = std::to_string(i % 60);
+      if (!sink_.submit(event_.raw()))
+        sent_--;
+    }
+    sink_.flush();
+    outbox::wait_for(sink_, *reporter_, sent_);
+  }
+
+private:
+  std::shared_ptr<outbox::RecordingReporter> reporter_;
+  outbox::KafkaSink sink_;
+  door::Event event_;
+  size_t sent_ = 0;
+};
+
+/* How often the sink had to send until so many producers could no longer be taken; `most` if they always can. */
+int sends_until_taken(SinkUnderLoad &sink, outbox::KafkaExtraProducers &extra, size_t n, int most) {
+  for (int sends = 1; sends <= most; sends++) {
+    sink.send();
+    if (!extra.take(n))
+      return sends;
+    extra.give_back(n);
+  }
+  return most;
+}
+
 TEST(KafkaExtraProducers, AreAskedForByASink) {
   constexpr int partitions = 12; /* a sink opens five more */
+  constexpr int most_sends = 5000;
   KafkaBroker broker;
   broker.create_topic("outbox.event.Order", partitions);
   broker.slow_down(4);
   PassedTime time;
-  auto reporter = std::make_shared<outbox::RecordingReporter>();
   auto extra = std::make_shared<outbox::KafkaExtraProducers>();
-  ASSERT_TRUE(extra->take(outbox::KafkaExtraProducers::most - 2));
-  auto config = std::static_pointer_cast<const outbox::KafkaConfig>(
-      outbox::SinkKind::find("kafka")->parse({{"bootstrap_servers", broker.address()}}, nullptr));
-  auto sink = std::make_unique<outbox::KafkaSink>(config, reporter, extra);
-
-  door::Event event;
-  size_t sent = 0;
-  auto is_taken = [&](size_t n) {
-    const bool taken = !extra->take(n);
-    if (!taken)
-      extra->give_back(n);
-    return taken;
-  };
-  auto send_until = [&](std::chrono::seconds limit, auto condition) {
-    const auto end = std::chrono::steady_clock::now() + limit;
-    while (!condition() && std::chrono::steady_clock::now() < end) {
-      for (int i = 0; i < 300; i++) {
-        event.ticket = ++sent;
-        event.key = std::to_string(i % 60);
-        if (!sink->submit(event.raw()))
-          sent--;
-      }
-      sink->flush();
-      outbox::wait_for(*sink, *reporter, sent);
-    }
-    return condition();
-  };
-  EXPECT_FALSE(send_until(std::chrono::seconds(4), [&] { return !is_taken(3); }));
-  extra->give_back(3);
+  int sends;
+  {
+    SinkUnderLoad sink(broker, extra);
+    sends = sends_until_taken(sink, *extra, outbox::KafkaExtraProducers::most, most_sends);
+    ASSERT_LT(sends, most_sends) << "it has not grown";
+  }
+  ASSERT_TRUE(extra->take(outbox::KafkaExtraProducers::most - 2)) << "a sink that ends gives its own back";
+  SinkUnderLoad sink(broker, extra);
+  for (int i = 0; i < 2 * sends; i++)
+    sink.send();
+  EXPECT_TRUE(extra->take(2)) << "it has taken what was there, though it was not enough";
+  extra->give_back(5);
   time.pass(std::chrono::minutes(6)); /* it does not ask again at once */
-  EXPECT_TRUE(send_until(std::chrono::seconds(60), [&] { return is_taken(1); })) << "it has not grown";
-  sink.reset();
-  EXPECT_FALSE(is_taken(5));
+  EXPECT_LT(sends_until_taken(sink, *extra, 1, most_sends), most_sends) << "it grew before, without asking";
 }
 
 }  // namespace
