@@ -13,7 +13,7 @@ CREATE TABLE IF NOT EXISTS outbox_internal.conditions (
   PRIMARY KEY (sink, what)
 );
 COMMENT ON TABLE outbox_internal.conditions IS
-  'What is wrong with which sink, and whether operator events have told it.';
+  'The conditions of each sink, and whether an operator event was sent.';
 COMMENT ON COLUMN outbox_internal.conditions.sink IS 'The sink.';
 COMMENT ON COLUMN outbox_internal.conditions.what IS 'disabled, failing, lagging; or dead_letters, a row that stays.';
 COMMENT ON COLUMN outbox_internal.conditions.since IS
@@ -136,7 +136,7 @@ AS $$
     WHERE f.event_type NOT LIKE 'outbox.%') AS f
 $$;
 COMMENT ON FUNCTION outbox_internal.new_dead_letters(timestamptz, interval, interval) IS
-  'Part of operator events: for each sink of which none was told within the bound, how many dead letters are new '
+  'Part of operator events: for each sink with none announced within notice_after, how many dead letters are new '
   'since the last look, how many there are within the margin, and the last error. Those that are operator events do '
   'not count. It reads the last 100,000 of a sink.';
 
