@@ -109,9 +109,9 @@ class Stage:
 
     def must_be_done(self, db: Database) -> None:
         left = db.sql("SELECT status, count(*), min(last_error) FROM outbox.events GROUP BY status")
-        retried, failed = db.sql("SELECT sum(retried), sum(failed) FROM outbox_internal.sink_statistics()")[0]
-        if left or retried or failed:
-            raise Failure(f"events are left: {left}, {retried} retried, {failed} failed")
+        retried, dead = db.sql("SELECT sum(retried), sum(dead) FROM outbox_internal.sink_statistics()")[0]
+        if left or retried or dead:
+            raise Failure(f"events are left: {left}, {retried} retried, {dead} dead")
 
     def load(self, db: Database, kind: str, events: int, aggregate_type: str, first: int = 1,
              into: str = "outbox.events (aggregate_type, aggregate_id, event_type, payload)") -> None:

@@ -179,7 +179,7 @@ in parallel, the same application makes 2 x 3,000 purchases with a naive dual wr
     def account(self) -> bool:
         screen.heading("The sinks")
         screen.run(self.sql, """
-            SELECT name, kind, target, state, pending, failed, delivered AS delivered_since_restart
+            SELECT name, kind, target, state, pending, dead, delivered AS delivered_since_restart
             FROM outbox.sinks ORDER BY name DESC""")
         screen.heading("What the consumers saw")
         last = self.by_way["outbox"]

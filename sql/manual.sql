@@ -61,7 +61,7 @@ CREATE FUNCTION pg_temp.put(VARIADIC events text[]) RETURNS bigint LANGUAGE sql 
   SELECT count(outbox.enqueue('Order', nullif(split_part(e, '/', 2), ''), split_part(e, '/', 1), '{"n": 1}', partition_key => split_part(e, '/', 2))) FROM unnest(events) AS e $$;
 -- A lease that is over, without waiting for it
 CREATE FUNCTION pg_temp.lose(name text) RETURNS void LANGUAGE sql AS $$ UPDATE outbox.leases AS l SET lease_until = '-infinity' FROM kept AS k WHERE l.token = k.token AND k.name = lose.name $$;
-CREATE VIEW pg_temp.sink AS SELECT state, target, pending, blocked, in_flight, failed FROM outbox.sinks WHERE name = 'regress_mine';
+CREATE VIEW pg_temp.sink AS SELECT state, target, pending, blocked, in_flight, dead FROM outbox.sinks WHERE name = 'regress_mine';
 SELECT pg_temp.put('order.a/1', 'order.b/1', 'order.c/2', 'order.d/', 'other/1', 'order.e/');
 SELECT pg_temp.claim('first', 1), pg_temp.claim('second'), pg_temp.claim('third');
 SELECT * FROM pg_temp.sink;

@@ -18,3 +18,9 @@ WHERE t.typnamespace = 'outbox'::regnamespace AND t.typrelid = 0 AND NOT EXISTS 
 SELECT n.nspname AS schema, pg_has_role(e.extowner, n.nspowner, 'USAGE') AS owned, n.nspacl IS NULL AS owner_only
 FROM pg_extension AS e JOIN pg_depend AS d ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid AND d.classid = 'pg_namespace'::regclass AND d.deptype = 'e'
 JOIN pg_namespace AS n ON n.oid = d.objid WHERE e.extname = 'outbox' ORDER BY n.nspname COLLATE "C";
+
+-- A reader's order: what it is, what waits, what is dead, how fast it is, what went wrong, and totals.
+\d outbox.sinks
+-- psql makes each line as wide as the longest description.
+SELECT a.attrelid::regclass AS view, max(length(col_description(a.attrelid, a.attnum))) <= 100 AS short
+FROM pg_attribute AS a WHERE a.attrelid = 'outbox.sinks'::regclass AND a.attnum > 0 GROUP BY 1;

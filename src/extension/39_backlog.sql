@@ -155,7 +155,7 @@ COMMENT ON FUNCTION outbox_internal.manual_blocked() IS
 -- the indexes find, so they are exact; of very many failing events the oldest may be none of these.
 CREATE OR REPLACE FUNCTION outbox_internal.sink_backlog(
   OUT server oid, OUT dropped text, OUT pending bigint, OUT scheduled bigint, OUT blocked bigint, OUT failing bigint,
-  OUT due bigint, OUT failed bigint, OUT estimated boolean, OUT waiting_since timestamptz, OUT due_since timestamptz
+  OUT due bigint, OUT dead bigint, OUT estimated boolean, OUT waiting_since timestamptz, OUT due_since timestamptz
 ) RETURNS SETOF record
 LANGUAGE plpgsql STABLE ROWS 10 PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 @READS_BY_INDEX@
@@ -317,8 +317,8 @@ BEGIN
            f.read < counted AS counted_failing,
            greatest(f.n, t.failing) AS failing,
            coalesce(s.failing, 0) AS sample_failing,
-           coalesce(d.n, 0) AS failed,
-           coalesce(d.estimated, false) AS failed_estimated,
+           coalesce(d.n, 0) AS dead,
+           coalesce(d.estimated, false) AS dead_estimated,
            least(r.since, t.since, l.since, f.since,
                  CASE WHEN f.read = counted THEN least(t.failing_since, s.failing_since) END) AS since,
            least(r.due_since, b.since, t.due_since) AS due_since
@@ -341,8 +341,8 @@ BEGIN
          sum(CASE WHEN c.counted_failing THEN c.failing ELSE greatest(c.failing, c.sample_failing) END)::bigint,
          sum(greatest(CASE WHEN c.counted_all THEN c.due ELSE greatest(c.due, c.sample_due) END
                       - coalesce(m.n, 0), 0))::bigint,
-         sum(c.failed)::bigint,
-         NOT bool_and(c.counted_all AND c.apart AND c.counted_failing) OR bool_or(c.failed_estimated),
+         sum(c.dead)::bigint,
+         NOT bool_and(c.counted_all AND c.apart AND c.counted_failing) OR bool_or(c.dead_estimated),
          min(c.since), min(CASE WHEN m.n > 0 THEN m.due_since ELSE c.due_since END)
   FROM counts AS c LEFT JOIN outbox_internal.manual_blocked() AS m ON m.server = c.server
   GROUP BY c.server, c.dropped;

@@ -2,7 +2,7 @@
 -- counts of rows are in 39_backlog.sql.
 
 CREATE OR REPLACE FUNCTION outbox_internal.sink_statistics(
-  OUT server oid, OUT state text, OUT in_flight integer, OUT delivered bigint, OUT retried bigint, OUT failed bigint,
+  OUT server oid, OUT state text, OUT in_flight integer, OUT delivered bigint, OUT retried bigint, OUT dead bigint,
   OUT redriven_late bigint,
   OUT rate double precision, OUT latency_p50 double precision, OUT latency_p99 double precision,
   OUT last_error text, OUT last_error_at timestamptz, OUT paused_until timestamptz) RETURNS SETOF record
@@ -115,14 +115,6 @@ CREATE OR REPLACE VIEW outbox.sinks AS
   SELECT coalesce(s.srvname, b.dropped::name) AS name,
          w.kind,
          coalesce(
-           CASE WHEN w.kind = 'manual' THEN '(outbox.claim)' WHEN b.dropped IS NOT NULL THEN '(dropped)' END,
-           (SELECT pg_catalog.string_agg(pg_catalog.regexp_replace(o.option_value, '//[^/@]*@', '//'), ', ')
-            FROM pg_catalog.unnest(outbox_internal.target_options(s.srvfdw)) AS t(name)
-            JOIN pg_catalog.pg_options_to_table(s.srvoptions) AS o ON o.option_name = t.name
-            WHERE o.option_name <> ALL (coalesce(outbox_internal.mapping_options(s.oid), '{}'))),
-           CASE outbox_internal.target_options(s.srvfdw)
-             WHEN '{}' THEN '(unknown)' ELSE '(in the user mapping)' END) AS target,
-         coalesce(
            CASE WHEN b.dropped IS NOT NULL THEN 'dropped' END,
            CASE WHEN stop.state = 'disabled' THEN 'disabled: ' || outbox_internal.for_client(stop.reason)
                 ELSE stop.state END,
@@ -140,24 +132,31 @@ CREATE OR REPLACE VIEW outbox.sinks AS
                 THEN 'waiting' END,
            st.state,
            CASE WHEN NOT lib.preloaded THEN 'not preloaded' WHEN lib.idle THEN 'idle' ELSE 'no worker' END) AS state,
-         b.pending, b.scheduled, b.blocked, b.estimated,
+         coalesce(
+           CASE WHEN w.kind = 'manual' THEN '(outbox.claim)' WHEN b.dropped IS NOT NULL THEN '(dropped)' END,
+           (SELECT pg_catalog.string_agg(pg_catalog.regexp_replace(o.option_value, '//[^/@]*@', '//'), ', ')
+            FROM pg_catalog.unnest(outbox_internal.target_options(s.srvfdw)) AS t(name)
+            JOIN pg_catalog.pg_options_to_table(s.srvoptions) AS o ON o.option_name = t.name
+            WHERE o.option_name <> ALL (coalesce(outbox_internal.mapping_options(s.oid), '{}'))),
+           CASE outbox_internal.target_options(s.srvfdw)
+             WHEN '{}' THEN '(unknown)' ELSE '(in the user mapping)' END) AS target,
+         b.pending, b.due, b.scheduled, b.failing, b.blocked,
          coalesce(claimed.n, st.in_flight, 0) AS in_flight,
-         b.failed,
+         CASE WHEN b.due_since IS NOT NULL
+              THEN greatest(pg_catalog.clock_timestamp() - b.due_since, '0') END AS oldest_due_age,
          CASE WHEN b.waiting_since IS NOT NULL
               THEN greatest(pg_catalog.clock_timestamp() - b.waiting_since, '0') END AS oldest_pending_age,
-         coalesce(st.delivered, 0) AS delivered,
-         coalesce(st.retried, 0) AS retried,
-         coalesce(st.failed, 0) AS failed_total,
-         coalesce(st.redriven_late, 0) AS redriven_late,
+         b.dead, b.estimated,
          coalesce(st.rate, 0) AS rate,
          st.latency_p50, st.latency_p99,
          outbox_internal.for_client(coalesce(st.last_error, retries.error)) AS last_error,
          CASE WHEN st.last_error IS NULL THEN retries.failed_at ELSE st.last_error_at END AS last_error_at,
-         bound.stats_since,
-         b.due, b.failing,
-         CASE WHEN b.due_since IS NOT NULL
-              THEN greatest(pg_catalog.clock_timestamp() - b.due_since, '0') END AS oldest_due_age,
-         st.paused_until
+         st.paused_until,
+         coalesce(st.delivered, 0) AS delivered,
+         coalesce(st.retried, 0) AS retried,
+         coalesce(st.dead, 0) AS dead_total,
+         coalesce(st.redriven_late, 0) AS redriven_late,
+         bound.stats_since
   FROM (pg_catalog.pg_foreign_server AS s JOIN outbox_internal.wrappers AS w ON w.oid = s.srvfdw)
   FULL JOIN outbox_internal.sink_backlog() AS b ON b.server = s.oid
   CROSS JOIN outbox_internal.library() AS lib
@@ -168,11 +167,17 @@ CREATE OR REPLACE VIEW outbox.sinks AS
   LEFT JOIN outbox_internal.sink_unrecorded() AS u ON u.server = s.oid
   LEFT JOIN outbox.stopped_sinks AS stop ON stop.sink = s.srvname;
 COMMENT ON VIEW outbox.sinks IS
-  'One row per sink. state is one of: delivering, idle, failing, waiting, recording fails, degraded, circuit open, '
-  'paused, paused by endpoint, disabled: 410, disabled: disable_after, misconfigured, waiting for a synchronous '
-  'standby, no worker, not preloaded, dropped (the sink does not exist any more, but has events). Counts of large '
-  'tables are estimates and marked as such. Ages are exact and come from committed rows, so they are right even if '
-  'the worker stands still. Totals count since stats_since.';
+  'One row per sink: what waits, how it is delivered, and totals since stats_since. state is one of: delivering, '
+  'idle, failing, waiting, recording fails, degraded, circuit open, paused, paused by endpoint, disabled: 410, '
+  'disabled: disable_after, misconfigured, waiting for a synchronous standby, no worker, not preloaded, dropped (the '
+  'sink does not exist any more, but has events). failing: no event is in flight, and events that have failed wait '
+  'for their next attempt. waiting: no event is in flight, and one has been due for two seconds (a rate limit, a '
+  'locked row, an event of another cluster, a worker that stands still: outbox.doctor() may say which). recording '
+  'fails: for two seconds, delivered events could not be recorded (outbox.doctor() says why). The sinks of an idle '
+  'database (outbox.worker_idle_timeout), whose workers have left, are idle, unless committed rows say otherwise. '
+  'Counts of large tables are estimates and marked as such. Ages come from committed rows, so they are right even if '
+  'the worker stands still; oldest_pending_age is a lower bound while thousands of events are failing. last_error is '
+  'the last one since stats_since or, if there was none, that of an event that has failed and waits.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.forget_statistics(server oid) RETURNS void
 LANGUAGE c VOLATILE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
@@ -200,53 +205,43 @@ COMMENT ON FUNCTION outbox.reset_stats(text) IS
 -- Comments on the columns of the operator's views.
 COMMENT ON COLUMN outbox.sinks.name IS 'The foreign server.';
 COMMENT ON COLUMN outbox.sinks.kind IS 'The kind of sink: the wrapper''s name without outbox_.';
-COMMENT ON COLUMN outbox.sinks.target IS
-  'The address of the sink, without credentials; (unknown) if the library of its kind cannot be loaded.';
 COMMENT ON COLUMN outbox.sinks.state IS
-  'The state of the sink; with several workers, the worst of theirs. failing: none of its events is in flight, and '
-  'events that have failed wait for their next attempt, according to the committed rows. waiting: none is in '
-  'flight, and one has been due for two seconds (a rate limit, a locked row, an event of another cluster, a worker '
-  'that stands still: outbox.doctor() may say which). recording fails: for two seconds, delivered events could not '
-  'be recorded (outbox.doctor() says why). For an idle database (outbox.worker_idle_timeout), whose workers have '
-  'left: idle, unless one of the above applies according to the committed rows.';
-COMMENT ON COLUMN outbox.sinks.pending IS 'Pending events of the sink, scheduled and blocked ones included.';
+  'What the sink does, or why it does not deliver; with several workers, the worst of theirs.';
+COMMENT ON COLUMN outbox.sinks.target IS
+  'Its address, without credentials; (unknown) if the library of its kind cannot be loaded.';
+COMMENT ON COLUMN outbox.sinks.pending IS
+  'Its pending events, also those that are scheduled, failing, blocked or in flight.';
+COMMENT ON COLUMN outbox.sinks.due IS
+  'Pending events that can be delivered now: not scheduled for later, not failing, not blocked.';
 COMMENT ON COLUMN outbox.sinks.scheduled IS
   'Pending events whose available_at is in the future and that have not failed.';
+COMMENT ON COLUMN outbox.sinks.failing IS 'Pending events that have failed and wait for their next attempt.';
 COMMENT ON COLUMN outbox.sinks.blocked IS
-  'Pending events that wait for a failing event of the same key, or for a dead letter if on_dead_letter is block.';
-COMMENT ON COLUMN outbox.sinks.estimated IS
-  'Whether one of pending, scheduled, blocked, failing and failed is an estimate, because the tables are large.';
+  'Events behind a failing event of their key or, if on_dead_letter is block, behind a dead letter.';
 COMMENT ON COLUMN outbox.sinks.in_flight IS 'Events handed to the sink and not yet acknowledged.';
-COMMENT ON COLUMN outbox.sinks.failed IS 'Dead letters in the table.';
+COMMENT ON COLUMN outbox.sinks.oldest_due_age IS
+  'How long the oldest due event has been due. Always exact. Failing and blocked events do not count.';
 COMMENT ON COLUMN outbox.sinks.oldest_pending_age IS
-  'How long the first event in the order has waited: since its transaction began or, if it was scheduled, since it '
-  'was due. Exact, unless thousands of events are failing: then the first one has waited at least for this time. '
-  'Events scheduled for later do not count; failing ones do.';
-COMMENT ON COLUMN outbox.sinks.delivered IS 'Events delivered since stats_since.';
-COMMENT ON COLUMN outbox.sinks.retried IS 'Failed deliveries since stats_since whose event is tried again.';
-COMMENT ON COLUMN outbox.sinks.failed_total IS 'Events that became dead letters since stats_since.';
-COMMENT ON COLUMN outbox.sinks.redriven_late IS
-  'Dead letters since stats_since that were redriven by force and delivered after later events of their keys.';
+  'How long the first pending event has waited, failing ones included. Scheduled ones count once due.';
+COMMENT ON COLUMN outbox.sinks.dead IS 'Dead letters in the table.';
+COMMENT ON COLUMN outbox.sinks.estimated IS
+  'Whether one of the counts pending to dead is an estimate, because the tables are large.';
 COMMENT ON COLUMN outbox.sinks.rate IS 'Recent deliveries per second.';
 COMMENT ON COLUMN outbox.sinks.latency_p50 IS
   'Median time from the start of the enqueuing transaction to the acknowledgement, in milliseconds.';
 COMMENT ON COLUMN outbox.sinks.latency_p99 IS 'The 99th percentile of that time, in milliseconds.';
 COMMENT ON COLUMN outbox.sinks.last_error IS
-  'The last error of an event or of the whole sink since stats_since, at last_error_at; it stays after a later '
-  'success. If there was none since, that of an event that has failed and waits.';
+  'The last error of an event or of the whole sink. A later success does not clear it.';
 COMMENT ON COLUMN outbox.sinks.last_error_at IS 'The time of that error.';
-COMMENT ON COLUMN outbox.sinks.due IS
-  'Pending events that can be delivered now: not scheduled for later, not failing, not blocked.';
-COMMENT ON COLUMN outbox.sinks.failing IS
-  'Pending events that have failed and wait for their next attempt. Events that wait behind them are blocked.';
-COMMENT ON COLUMN outbox.sinks.oldest_due_age IS
-  'How long the oldest due event has been due. Always exact. Failing and blocked events do not count.';
 COMMENT ON COLUMN outbox.sinks.paused_until IS
-  'The end of a pause for which the endpoint has asked (Retry-After, RateLimit-Reset), as far as max_pause allows. '
-  'outbox.resume() ends it. NULL: it has not asked.';
+  'The end of a pause that the endpoint has asked for (Retry-After); outbox.resume() ends it.';
+COMMENT ON COLUMN outbox.sinks.delivered IS 'Events delivered since stats_since.';
+COMMENT ON COLUMN outbox.sinks.retried IS 'Failed deliveries since stats_since whose event is tried again.';
+COMMENT ON COLUMN outbox.sinks.dead_total IS 'Events that became dead letters since stats_since.';
+COMMENT ON COLUMN outbox.sinks.redriven_late IS
+  'Dead letters redriven by force and delivered after later events of their keys, since stats_since.';
 COMMENT ON COLUMN outbox.sinks.stats_since IS
-  'The time since which the counters count: the start of the server, the crash of one of its processes, or '
-  'outbox.reset_stats().';
+  'Since when the totals count: the server''s start, a process''s crash, or outbox.reset_stats().';
 COMMENT ON COLUMN outbox.workers.database IS 'The database that the worker serves.';
 COMMENT ON COLUMN outbox.workers.pid IS 'Its process id.';
 COMMENT ON COLUMN outbox.workers.worker IS 'The number of the worker within its database, from 0.';

@@ -79,8 +79,8 @@ BEGIN
            u.n AS unrecorded, u.since AS unrecorded_since, u.error AS record_error,
            u.delivered AS unrecorded_delivered,
            t.state AS stop_state, t.reason, t.error, t.since, t.stopped_by,
-           h.failing AS failing_heads, h.id, h.attempts, h.available_at, h.last_error AS head_error, h.dead,
-           h.adopted,
+           h.failing AS failing_heads, h.id, h.attempts, h.available_at, h.last_error AS head_error,
+           h.dead AS dead_head, h.adopted,
            outbox_internal.other_leases(
              f.oid, coalesce((SELECT o.option_value::boolean FROM pg_options_to_table(f.srvoptions) AS o
                               WHERE o.option_name = 'ordered'), true)) AS leased_until,
@@ -100,8 +100,9 @@ BEGIN
     "check" := format('sink %s', s.name); status := 'ok'; hint := NULL;
     probe := format('SELECT * FROM outbox.probe(%L%s);', s.name,
                     CASE WHEN s.kind = 'webhook' THEN ', send => true' END);
-    detail := format('%s: %s, %s%s pending, %s failed.', s.kind, s.state,
-                     CASE WHEN s.estimated THEN 'about ' ELSE '' END, s.pending, s.failed);
+    detail := format('%s: %s, %s%s pending, %s.', s.kind, s.state,
+                     CASE WHEN s.estimated THEN 'about ' ELSE '' END, s.pending,
+                     outbox_internal.counted(s.dead, 'dead letter', 'dead letters'));
     SELECT p.words, p.seconds, p.option INTO pace
     FROM outbox_internal.doctor_pace(
       s.kind, s.srvoptions, CASE WHEN s.state IN ('delivering', 'waiting') THEN s.due END, s.rate) AS p;
@@ -109,7 +110,7 @@ BEGIN
     -- Failing events and dead letters do not explain it: they delay their own keys only.
     stuck := s.state IN ('idle', 'waiting', 'failing') AND s.in_flight = 0 AND s.rate < 0.01
              AND coalesce(s.oldest_due_age,
-                          CASE WHEN s.dead IS NULL AND (s.blocked = 0 OR s.failed = 0)
+                          CASE WHEN s.dead_head IS NULL AND (s.blocked = 0 OR s.dead = 0)
                                THEN s.oldest_pending_age END)
                  > greatest(patience, interval '5 minutes');
     -- It comes before all other states, because such events are sent again after a restart.
@@ -210,7 +211,7 @@ BEGIN
           'SELECT pid, usename, application_name, state, query_start FROM pg_stat_activity '
           'WHERE query ~ ''outbox[.](claim|n?ack)''; -- does its dispatcher run?'
         ELSE probe || ' -- unless another check says why' END;
-    ELSIF s.dead THEN
+    ELSIF s.dead_head THEN
       status := 'warning';
       detail := format('%s %s, the first behind %s: %s', detail,
                        outbox_internal.counted(s.blocked,
@@ -236,7 +237,7 @@ BEGIN
                  'WHERE status = ''PENDING'' AND sink = %L AND id = %L; '
                  '-- to try it now; DELETE FROM outbox.events with the same WHERE gives it up', s.name, s.id)
         ELSE '-- see check origin' END;
-    ELSIF s.failed > 0 THEN
+    ELSIF s.dead > 0 THEN
       status := 'warning';
       detail := detail
                 || CASE WHEN s.blocked > 0

@@ -270,7 +270,7 @@ class World:
 
     def state(self) -> list[str]:
         """The state of the server for a report: what an operator would look at."""
-        found = [f"  {row}" for row in self.sql("SELECT name, state, pending, blocked, in_flight, failed, last_error FROM outbox.sinks")]
+        found = [f"  {row}" for row in self.sql("SELECT name, state, pending, blocked, in_flight, dead, last_error FROM outbox.sinks")]
         found += [f"  {row}" for row in self.sql("SELECT * FROM outbox.workers")]
         found += [f"  {row}" for row in self.sql("SELECT \"check\", status, detail FROM outbox.doctor() WHERE status <> 'ok'")]
         return found + [f"  {row}" for row in self.sql(

@@ -25,7 +25,7 @@ def crm(db, receiver):
 def wait_all(db, receiver, events: list[str]) -> None:
     wait_until(lambda: db.pending() == 0, 20, "the rows to leave")
     assert [d.id for d in receiver.accepted()] == events
-    assert db.sink("failed") == (0,)
+    assert db.sink("dead") == (0,)
 
 
 @pytest.mark.parametrize("mode", [garbage(), EMPTY, redirect("http://127.0.0.1:1/elsewhere"), status(404), status(599)],

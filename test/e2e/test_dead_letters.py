@@ -85,7 +85,7 @@ def held(db, endpoint):
     db.send("k", 3)
     wait_failed(db)
     endpoint.bad = set()
-    wait_until(lambda: db.sql("SELECT pending, blocked, failed FROM outbox.sinks") == [(2, 2, 1)], 20, "held rows")
+    wait_until(lambda: db.sql("SELECT pending, blocked, dead FROM outbox.sinks") == [(2, 2, 1)], 20, "held rows")
     return first
 
 

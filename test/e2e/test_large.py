@@ -85,7 +85,7 @@ def test_an_event_that_the_sink_takes_by_a_new_option_is_redriven(db, receiver):
     db.enqueue("Order", "1", payload='"behind"')
     db.set_sink("crm", max_payload="500kB")
     db.sql("SELECT outbox.resume('crm')")
-    wait_until(lambda: db.sink("pending, blocked, failed") == (1, 1, 1), 20, lambda: f"a dead letter and what it holds: {db.sql('TABLE outbox.sinks')}")
+    wait_until(lambda: db.sink("pending, blocked, dead") == (1, 1, 1), 20, lambda: f"a dead letter and what it holds: {db.sql('TABLE outbox.sinks')}")
     db.set_sink("crm", max_payload="1000002")
     assert db.value("SELECT outbox.redrive(id) FROM outbox.events WHERE status = 'FAILED'")
     wait_until(lambda: db.pending() == 0, 20, "both")

@@ -19,13 +19,13 @@ def batch(db, aggregate):
 
 
 def one_is_dead_and_one_is_held(db):
-    wait_until(lambda: db.sink("pending, blocked, failed", "s") == (1, 1, 1), 20,
+    wait_until(lambda: db.sink("pending, blocked, dead", "s") == (1, 1, 1), 20,
                lambda: f"a dead letter and what it holds: {db.sql('SELECT payload->>0, status, blocked_by, last_error FROM outbox.events')}")
 
 
 def redriven(db, dead: str):
     assert db.value("SELECT outbox.redrive(%s)", dead)
-    wait_until(lambda: db.sink("pending, failed", "s") == (0, 0), 20, lambda: f"the rest: {db.sql('TABLE outbox.events')}")
+    wait_until(lambda: db.sink("pending, dead", "s") == (0, 0), 20, lambda: f"the rest: {db.sql('TABLE outbox.events')}")
 
 
 def test_too_large_for_the_limit_that_a_kafka_sink_has_now(db, kafka, consume, aggregate, batch):

@@ -62,7 +62,7 @@ def test_only_the_failing_key_waits(db, endpoint):
     assert [row[1:] for row in rows[1:]] == [(0, None, None, rows[0][0])] * 2
     assert set(endpoint.tries("bad")) == {1}
     wait_until(lambda: db.value("SELECT retried FROM outbox.sinks") >= 3, 10, lambda: db.sql("SELECT * FROM outbox.sinks"))  # after its commit
-    assert db.sql("SELECT pending, blocked, failed FROM outbox.sinks") == [(3, 2, 0)]
+    assert db.sql("SELECT pending, blocked, dead FROM outbox.sinks") == [(3, 2, 0)]
     assert "HTTP 500" in db.value("SELECT last_error FROM outbox.sinks")
     assert db.sql("""SELECT status FROM outbox.doctor() WHERE "check" = 'sink crm'""") == [("warning",)]
 
@@ -107,7 +107,7 @@ def test_a_dead_letter_keeps_the_whole_error_and_lets_its_key_go_on(db, endpoint
     db.send("bad", 2)
     wait_until(lambda: endpoint.numbers("bad") == [2], 10, "the key to go on")
     db.wait_empty(10)
-    wait_until(lambda: db.sql("SELECT failed, failed_total, delivered, pending FROM outbox.sinks") == [(1, 1, 1, 0)], 10,
+    wait_until(lambda: db.sql("SELECT dead, dead_total, delivered, pending FROM outbox.sinks") == [(1, 1, 1, 0)], 10,
                lambda: db.sql("SELECT * FROM outbox.sinks"))
 
 

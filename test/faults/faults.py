@@ -170,7 +170,7 @@ class World:
 
     def _state(self, case: Case) -> str:
         try:
-            rows = case.db.sql("SELECT name, state, pending, blocked, in_flight, failed, last_error FROM outbox.sinks")
+            rows = case.db.sql("SELECT name, state, pending, blocked, in_flight, dead, last_error FROM outbox.sinks")
             rows += case.db.sql("SELECT * FROM outbox.workers")
             rows += case.db.sql("SELECT position, sink, aggregate_id, attempts, blocked_by, available_at - now(), last_error FROM outbox.events_pending LIMIT 5")
             return f"hit: {self.faults.hit()}\n" + "\n".join(f"  {row}" for row in rows)

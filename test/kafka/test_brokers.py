@@ -252,7 +252,7 @@ def test_a_topic_that_does_not_exist(db, cluster, aggregate):
     records = received(cluster.bootstrap, missing)
     assert [[json.loads(r.value)["n"] for r in records if r.key == key] for key in "abc"] == [list(range(10))] * 3
     well(db)
-    assert sink(db, "retried") == sink(db, "failed") == 0
+    assert sink(db, "retried") == sink(db, "dead") == 0
 
 
 def test_a_topic_that_comes_late_under_traffic(db, cluster, aggregate):
@@ -285,7 +285,7 @@ def test_a_topic_that_the_broker_makes(db, kafka, consume, aggregate):
     ids = [db.enqueue(aggregate, "1") for _ in range(5)]
     drained(db, 20)
     assert [record.id for record in consume(f"outbox.event.{aggregate}").take(5)] == ids
-    assert sink(db, "retried") == sink(db, "failed") == 0
+    assert sink(db, "retried") == sink(db, "dead") == 0
 
 
 def test_a_backlog_of_a_missing_topic_neither_stops_nor_wears_out(db, cluster, aggregate):
@@ -346,7 +346,7 @@ def test_a_quota_throttles(db, cluster, aggregate):
     cluster.quota("throttled")
     drained(db)
     well(db)
-    assert sink(db, "retried") == sink(db, "failed") == 0
+    assert sink(db, "retried") == sink(db, "dead") == 0
     assert len(received(cluster.bootstrap, topic)) == 4000
 
 

@@ -33,7 +33,7 @@ def test_a_record_that_is_too_old_says_which_option_is_the_cause(db, kafka, cons
     status, detail, hint = db.doctor("advice k timestamp")
     assert status == "ok" and "retention.ms" in detail
     enqueue_late(db, aggregate)
-    wait_until(lambda: db.sink("failed", "k") == (1,), 30, lambda: db.sql("SELECT status, last_error FROM outbox.events"))
+    wait_until(lambda: db.sink("dead", "k") == (1,), 30, lambda: db.sql("SELECT status, last_error FROM outbox.events"))
     error = db.value("SELECT last_error FROM outbox.events")
     assert "message.timestamp.before.max.ms" in error and "set option timestamp of the sink to 'now'" in error
     db.paste(hint)

@@ -80,7 +80,7 @@ def test_a_test_event_on_request(db, kafka, security, aggregate):
     with Consumer(kafka.bootstrap, [topic]) as consumer:
         [record] = consumer.take(1)
     assert dict(record.headers)["outbox-probe"] == b"true" and record.value == b'{"test": true}'
-    assert db.sql("SELECT (SELECT count(*) FROM outbox.events), delivered, failed_total FROM outbox.sinks") == [(0, 0, 0)]
+    assert db.sql("SELECT (SELECT count(*) FROM outbox.events), delivered, dead_total FROM outbox.sinks") == [(0, 0, 0)]
 
 
 def test_a_test_event_that_the_broker_refuses(db, kafka, security, aggregate):

@@ -33,7 +33,7 @@ def test_events_that_failed_before_their_sink_was_ordered_keep_their_order_now(d
     wait_until(lambda: db.value("SELECT count(*) FROM outbox.events_pending WHERE attempts = 1") == 5, 20, lambda: states(db))
     db.sql("ALTER SERVER k OPTIONS (SET ordered 'true', ADD on_dead_letter 'block', DROP partition)")
     db.sql("UPDATE outbox.events SET available_at = now()")
-    wait_until(lambda: db.sink("failed, pending, blocked", "k") == (1, 3, 3), 20, lambda: states(db))
+    wait_until(lambda: db.sink("dead, pending, blocked", "k") == (1, 3, 3), 20, lambda: states(db))
     assert db.value("SELECT payload->>'n' FROM outbox.events WHERE status = 'FAILED'") == "2"
     consumer = consume(topic)
     assert numbers(consumer.take(1)) == [1]
@@ -50,7 +50,7 @@ def test_many_that_their_topic_refuses_stop_no_other_topic(db, kafka, consume, a
     db.sql("""SELECT count(outbox.enqueue(%s, (n %% 500)::text, 'e', jsonb_build_object('n', n, 'x', repeat('x', CASE n %% 2 WHEN 0 THEN %s ELSE 1 END)))),
                      count(outbox.enqueue(%s, n::text, 'e', jsonb_build_object('n', n))) FROM generate_series(1, 1000) AS n""",
            aggregate, LIMIT + 1000, f"{aggregate}-other")
-    wait_until(lambda: db.sink("failed, pending, retried", "k") == (500, 0, 0), 60, lambda: db.sql("SELECT * FROM outbox.sinks"))
+    wait_until(lambda: db.sink("dead, pending, retried", "k") == (500, 0, 0), 60, lambda: db.sql("SELECT * FROM outbox.sinks"))
     assert db.sql("SELECT DISTINCT attempts, (payload->>'n')::int % 2 FROM outbox.events WHERE status = 'FAILED'") == [(1, 0)]
     assert sorted(numbers(consume(topic).take(500))) == list(range(1, 1001, 2))
     assert sorted(numbers(consume(other).take(1000))) == list(range(1, 1001))
@@ -64,7 +64,7 @@ def test_an_error_that_quotes_a_long_key_cuts_no_character(db, kafka, aggregate)
     db.enqueue(aggregate, key)
     db.sql("ALTER SERVER k OPTIONS (ADD key_format 'base64')")
     db.sql("SELECT outbox.resume('k')")
-    wait_until(lambda: db.sink("failed", "k") == (1,), 20, lambda: states(db))
+    wait_until(lambda: db.sink("dead", "k") == (1,), 20, lambda: states(db))
     [(error, _)] = db.sql("SELECT last_error, upper(last_error) FROM outbox.events")
     assert f'the key is "{key[:50]}".' in error
     with db.restored(f"{db.name}_restored") as restored:

@@ -30,7 +30,7 @@ class Server:
     paused: bool = False
     delivered: int = 0
     retried: int = 0
-    failed: int = 0
+    became_dead: int = 0
     late: int = 0
     log: list = field(default_factory=list)  # what the endpoint has accepted: (key, id), in order
 
@@ -236,7 +236,7 @@ class Model:
         while row.event.id in self.bad:
             row.attempts += 1
             if row.attempts >= min(server.attempts, 3):  # a 400 is given up early
-                row.status, server.failed = FAILED, server.failed + 1
+                row.status, server.became_dead = FAILED, server.became_dead + 1
                 return False
             server.retried += 1
             if row.late is False:
@@ -361,7 +361,7 @@ class Model:
 
     def reset_stats(self, name: str | None) -> None:
         for server in [self.require(name)] if name else self.servers.values():
-            server.delivered = server.retried = server.failed = server.late = 0
+            server.delivered = server.retried = server.became_dead = server.late = 0
 
     # ---- sinks of kind outbox_manual -----------------------------------------------------------------------------
 
@@ -433,7 +433,7 @@ class Model:
             row.overtaken = row.overtaken or lease.acked > row.position
             dead = give_up or row.attempts >= server.attempts
             if dead:
-                row.status, server.failed = FAILED, server.failed + 1
+                row.status, server.became_dead = FAILED, server.became_dead + 1
             else:
                 row.time, server.retried = FUTURE if later else PAST, server.retried + 1
             row.late = row.late or None if not dead else None
@@ -470,7 +470,7 @@ class Model:
             shown.append((server.name, "paused" if paused else "", len(rows), sum(r.time == FUTURE and r.attempts == 0 for r in rows),
                           sum(r.time == FUTURE and r.attempts > 0 and not r.blocked for r in rows),
                           sum(r.blocked for r in rows) + self.waits(server),
-                          len(self.dead(server)), server.delivered, server.retried, server.failed, server.late,
+                          len(self.dead(server)), server.delivered, server.retried, server.became_dead, server.late,
                           sum(len(lease.rows) for lease in self.leases if lease.server == server.number and not lease.over)))
         gone: dict[str, list[Row]] = {}
         for row in self.rows:

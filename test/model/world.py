@@ -12,7 +12,7 @@ READ_ROWS = """SELECT id::text, coalesce(sink, ''), status, coalesce(partition_k
                       status = 'PENDING' AND coalesce(available_at > clock_timestamp(), false), status <> 'SENT' AND overtaken_by IS NOT NULL,
                       coalesce(payload::text, encode(payload_bytes, 'hex'), ''), coalesce(headers::text, '') FROM outbox.events"""
 READ_SINKS = """SELECT name::text, CASE WHEN state IN ('paused', 'dropped', 'circuit open', 'misconfigured', 'no worker') OR state ~ '^disabled' THEN state ELSE '' END,
-                       pending, scheduled, failing, blocked, failed, delivered, retried, failed_total, redriven_late, in_flight FROM outbox.sinks"""
+                       pending, scheduled, failing, blocked, dead, delivered, retried, dead_total, redriven_late, in_flight FROM outbox.sinks"""
 CLEAR = """DO $$ DECLARE name text; BEGIN
   FOR name IN SELECT s.srvname FROM pg_foreign_server AS s LOOP EXECUTE format('DROP SERVER %I CASCADE', name); END LOOP;
   DELETE FROM outbox.events; DELETE FROM outbox_internal.dedup; DELETE FROM outbox.leases;

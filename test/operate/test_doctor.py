@@ -347,7 +347,7 @@ def test_a_key_that_a_dead_letter_holds(db, receiver):
     receiver.mode = status(500)
     db.webhook_sink("crm", receiver, SECRET, retry="10ms", max_attempts="1", on_dead_letter="block")
     first = db.enqueue("Order", "1")
-    wait_until(lambda: db.sink("failed") == (1,), 20, "a dead letter")
+    wait_until(lambda: db.sink("dead") == (1,), 20, "a dead letter")
     db.enqueue("Order", "1")
     state, detail, hint = wait_until(lambda: (said := db.doctor("sink crm")) and "1 waits behind" in said[1] and said, 20, lambda: str(db.doctor("sink crm")))
     assert state == "warning" and first in detail
@@ -362,11 +362,11 @@ def test_a_dispatcher_that_is_missing_beside_a_dead_letter(db):
     db.sql("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, sink, status, attempts, last_error, last_attempt_at)"
            " VALUES ('Order', '1', 'e', 'mine', 'FAILED', 3, 'no', now())")
     state, detail, hint = db.doctor("sink mine")
-    assert state == "warning" and "1 failed" in detail and "outbox.redrive" in hint
+    assert state == "warning" and "1 dead letter" in detail and "outbox.redrive" in hint
     db.enqueue("Order", "2")
     db.sql("UPDATE outbox.events SET created_at = now() - interval '2 hours' WHERE status = 'PENDING'")
     state, detail, hint = db.doctor("sink mine")
-    assert state == "warning" and "1 failed" in detail and "nothing is claimed" in detail and "pg_stat_activity" in hint
+    assert state == "warning" and "1 dead letter" in detail and "nothing is claimed" in detail and "pg_stat_activity" in hint
     db.sql("UPDATE outbox.events SET available_at = now() + interval '1 hour', last_attempt_at = now(), last_error = 'full', attempts = 1 WHERE status = 'PENDING'")
     db.enqueue("Order", "3")
     db.sql("UPDATE outbox.events SET created_at = now() - interval '2 hours' WHERE status = 'PENDING'")

@@ -62,7 +62,7 @@ def test_nothing_runs_with_more_rights_than_the_owner(demoted, pg, receiver):
     db.webhook_sink("crm", receiver, SECRET, retry="exponential 50ms..100ms", max_attempts="2", retention="1d")
     with db.connect(user="demoted") as owner:
         owner.execute("SELECT outbox.enqueue('Order', 1, 'order.created', '{}')")
-    wait_until(lambda: db.sink("failed") == (1,), 10, "a dead letter")
+    wait_until(lambda: db.sink("dead") == (1,), 10, "a dead letter")
     receiver.mode = status(200)
     with db.connect(user="demoted") as owner:
         owner.execute("SELECT outbox.enqueue('Order', 2, 'order.created', '{}')")

@@ -89,7 +89,7 @@ def test_a_storm_of_dead_letters_is_told_in_sums(db, receiver, log):
     receiver.mode = status(422, body=b"no such customer")
     db.sql("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, payload)"
            " SELECT 'Order', n::text, 'now', '{}' FROM generate_series(1, 2000) AS n")
-    wait_until(lambda: db.sink("failed") == (2000,), 30, lambda: db.sink("failed"))
+    wait_until(lambda: db.sink("dead") == (2000,), 30, lambda: db.sink("dead"))
     event = db.enqueue("Order", "1", "later")
     wait_until(lambda: any('"erp"' in line for line in log.lines()), 10, "the line about it")
     assert [line for line in log.lines('"erp"')] == [f'LOG:  outbox sink "erp": event {event} failed (attempt 1) and is tried again: HTTP 422: no such customer']

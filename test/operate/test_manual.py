@@ -72,7 +72,7 @@ def test_dispatchers_that_are_killed_lose_nothing_and_keep_the_order(db, setting
                           WHERE a.position < b.position AND a.n > b.n""")
     assert overtaken == []
     # Each was acknowledged once, however often it was handled
-    assert db.sink("delivered, failed_total, failed, in_flight", "mine") == (300 - poison, poison, poison, 0)
+    assert db.sink("delivered, dead_total, dead, in_flight", "mine") == (300 - poison, poison, poison, 0)
 
 
 def claim(db, sink: str = "mine") -> list[tuple]:
@@ -146,7 +146,7 @@ def test_what_is_known_of_it_and_comes_back(db):
         connection.execute("SELECT outbox.ack(%s)", [token])
         connection.execute("ROLLBACK")  # counts no attempt
     assert db.value("SELECT outbox.ack(%s)", token) == 2
-    assert db.sink("state, in_flight, pending, failed, delivered, retried, failed_total, last_error", "mine") == ("idle", 0, 0, 1, 2, 0, 1, "mailbox full")
+    assert db.sink("state, in_flight, pending, dead, delivered, retried, dead_total, last_error", "mine") == ("idle", 0, 0, 1, 2, 0, 1, "mailbox full")
     db.sql("CALL outbox.wait_delivered(%s)", events[2])
     metrics = db.value("SELECT outbox.metrics()")
     assert f'outbox_published_events_total{{datname="{db.name}",sink="mine"}} 2' in metrics and 'outbox_publish_latency_seconds_count' in metrics

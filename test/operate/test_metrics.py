@@ -62,7 +62,7 @@ def odd(db, receiver):
         db.enqueue("Order", key, payload=f'"{key}"')
     wait_until(lambda: db.sink("delivered, retried", name) == (3, 2), 10, lambda: db.sink("*", name))
     db.sql("UPDATE outbox.events SET available_at = now() WHERE aggregate_id = 'dead'")
-    wait_until(lambda: db.sink("failed, failed_total", name) == (1, 1), 10, "the dead letter")
+    wait_until(lambda: db.sink("dead, dead_total", name) == (1, 1), 10, "the dead letter")
     return name
 
 

@@ -23,7 +23,7 @@ def test_one_of_each(db, rig, pg):
         db.sql("INSERT INTO outbox.stopped_sinks (sink, state, reason) VALUES ('disabled', 'disabled', '410')")
         events = {kind: db.enqueue("Order", "1", kind) for kind in ("dead", "held", "held", "failing", "failing", "paused", "disabled", "none")}
         behind = "SELECT FROM outbox.events_pending WHERE sink = 'held' AND blocked_by IS NOT NULL"
-        wait_until(lambda: db.sink("failed", "dead") == (1,) and db.sql(behind) and db.sql("SELECT FROM outbox.events_pending WHERE attempts > 0"), 20,
+        wait_until(lambda: db.sink("dead", "dead") == (1,) and db.sql(behind) and db.sql("SELECT FROM outbox.events_pending WHERE attempts > 0"), 20,
                    lambda: str(db.sql("SELECT * FROM outbox.sinks")))
         said = {check: detail for check, _, detail, _ in db.complaints("0 seconds")}
         assert "1 event waits because no sink takes it" in said["routes"] and "dead letters" in said

@@ -50,7 +50,7 @@ def operator(db, receiver):
         if block.startswith(("GRANT pg_monitor", "GRANT EXECUTE ON FUNCTION outbox.probe")):
             db.sql(block)
     db.enqueue("Order", "1")
-    wait_until(lambda: db.sink("failed") == (1,), 10, "a dead letter")
+    wait_until(lambda: db.sink("dead") == (1,), 10, "a dead letter")
     db.enqueue("Order", "1", "unknown")
     db.sql("SELECT outbox.pause('other')")
     with db.connect(user="operator", autocommit=False) as session:

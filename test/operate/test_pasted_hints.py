@@ -31,7 +31,7 @@ def make_sink(db, name: str, receiver, **options: str) -> None:
 
 
 def state(db, name: str) -> str:
-    return str(db.sql("SELECT state, in_flight, failed, last_error FROM outbox.sinks WHERE name = %s", name))
+    return str(db.sql("SELECT state, in_flight, dead, last_error FROM outbox.sinks WHERE name = %s", name))
 
 
 def end_prepared(db) -> None:

@@ -38,7 +38,7 @@ def dead_letter(db, roles, receiver):
     receiver.mode = status(400, body=b"no")
     db.webhook_sink("crm", receiver, SECRET, max_attempts="1")
     event = db.enqueue("Order", "1", payload=json.dumps({"a": PAYLOAD}), headers=json.dumps({"h": HEADER}), dedup_key=KEY)
-    wait_until(lambda: db.sink("failed") == (1,), 10, "a dead letter")
+    wait_until(lambda: db.sink("dead") == (1,), 10, "a dead letter")
     return event
 
 
@@ -125,7 +125,7 @@ def test_an_operator_sees_all_but_what_is_in_the_events(db, dead_letter, receive
             return operator.execute(query).fetchall()
 
         assert shown("SELECT id::text, sink, status FROM outbox.events") == [(dead_letter, "crm", "FAILED")]
-        assert shown("SELECT name, failed FROM outbox.sinks") == [("crm", 1)] and shown("SELECT count(*) > 0 FROM outbox.workers") == [(True,)]
+        assert shown("SELECT name, dead FROM outbox.sinks") == [("crm", 1)] and shown("SELECT count(*) > 0 FROM outbox.workers") == [(True,)]
         assert ("sink crm", "warning") in shown('SELECT "check", status FROM outbox.doctor()')
         assert shown("SELECT outbox.pause('crm'), outbox.resume('crm'), outbox.reset_stats('crm')") == [(True, True, "")]
 

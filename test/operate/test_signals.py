@@ -40,7 +40,7 @@ class Failure:
     looks: dict[str, Look] = field(default_factory=dict)
 
     def look(self, when: str) -> None:
-        state, pending, failed, error = self.db.sql("SELECT state, pending, failed, last_error FROM outbox.sinks")[0]
+        state, pending, dead, error = self.db.sql("SELECT state, pending, dead, last_error FROM outbox.sinks")[0]
         complaints = self.db.complaints()
         lines = [line for line in self.db.value("SELECT outbox.metrics()").splitlines() if not line.startswith("#") and "_bucket" not in line]
         metrics: dict[str, float] = {}
@@ -49,7 +49,7 @@ class Failure:
             metrics[name] = metrics.get(name, 0) + value
         log = [line for line in self.db.pg.log.read_text().splitlines() if f'"{self.db.name}"' in line]
         shown = [f"{name} {value:g}" for name, value in metrics.items() if name in ALARMS and value or name in ("outbox_worker_up", "outbox_oldest_due_age_seconds")]
-        text = "\n".join([f"  sinks: {state}, {pending} pending, {failed} failed; {error}",
+        text = "\n".join([f"  sinks: {state}, {pending} pending, {dead} dead; {error}",
                           *(f"  doctor: {check} {status}: {detail} [{hint}]" for check, status, detail, hint in complaints),
                           f"  metrics: {', '.join(shown)}", *(f"  log: {line}" for line in log[-2:])])
         self.looks[when] = Look(state, complaints, metrics, log, text)

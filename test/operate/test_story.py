@@ -396,7 +396,7 @@ def test_a_program_waits_behind_an_event_of_the_key(db):
     db.sql("SELECT outbox.ack(token) FROM outbox.leases")
     db.sql("UPDATE outbox.events SET created_at = now() - interval '1 hour' WHERE status = 'PENDING'")
     assert details(db, second, "waits") == [f"for event {first} of the same key, a dead letter: no ink"]
-    assert db.sink("pending, due, blocked, failed, oldest_due_age") == (1, 0, 1, 1, None)
+    assert db.sink("pending, due, blocked, dead, oldest_due_age") == (1, 0, 1, 1, None)
     state, detail, hint = db.doctor("sink crm")
     assert state == "warning" and "1 waits behind" in detail
     db.paste(hint)

@@ -91,7 +91,7 @@ def test_a_drop_counts_the_events_that_are_lost(db, receiver):
     receiver.mode = status(400)
     db.webhook_sink("crm", receiver, SECRET, max_attempts="1", events="order.*")
     dead = [db.enqueue("Order", str(n)) for n in range(2)]
-    wait_until(lambda: db.sink("failed") == (len(dead),), 20, lambda: str(db.sink("*")))
+    wait_until(lambda: db.sink("dead") == (len(dead),), 20, lambda: str(db.sink("*")))
     for _ in range(3):
         db.enqueue("Invoice", "1", "invoice.sent")
     warning = ("WARNING", "DROP EXTENSION deletes events that were not delivered", "Pending events: 3; dead letters: 2.")

@@ -21,15 +21,15 @@ def test_the_columns_of_sinks(db, receiver):
         db.enqueue("Order", key, payload=f'"{key}"')
     db.sql("SELECT outbox.enqueue('Order', 'later', 'e', '1', available_at => now() + interval '1 hour')")
     wait_until(lambda: db.sink("delivered, in_flight, blocked, retried") == (1, 1, 2, 1), 10, lambda: db.sink("*"))
-    row = dict(zip(("kind", "target", "state", "pending", "scheduled", "estimated", "failed", "failed_total", "retried", "error"),
-                   db.sink("kind, target, state, pending, scheduled, estimated, failed, failed_total, retried, last_error")))
+    row = dict(zip(("kind", "target", "state", "pending", "scheduled", "estimated", "dead", "dead_total", "retried", "error"),
+                   db.sink("kind, target, state, pending, scheduled, estimated, dead, dead_total, retried, last_error")))
     assert row == {"kind": "webhook", "target": receiver.url, "state": "delivering", "pending": 5, "scheduled": 1,
-                   "estimated": False, "failed": 0, "failed_total": 0, "retried": 1, "error": "HTTP 500: no"}
+                   "estimated": False, "dead": 0, "dead_total": 0, "retried": 1, "error": "HTTP 500: no"}
     assert timedelta(0) < db.sink("oldest_pending_age")[0] < timedelta(seconds=30)
     assert 0 < db.sink("latency_p50")[0] <= db.sink("latency_p99")[0] < 30000
 
     db.sql("UPDATE outbox.events SET available_at = now() WHERE attempts > 0")
-    wait_until(lambda: db.sink("failed, failed_total, retried, blocked") == (1, 1, 2, 1), 10, lambda: db.sink("*"))
+    wait_until(lambda: db.sink("dead, dead_total, retried, blocked") == (1, 1, 2, 1), 10, lambda: db.sink("*"))
     wait_until(lambda: db.sink("pending") == (4,), 10, "a dead letter not to be pending")
     [worker] = db.sql("SELECT w.shards, w.workers, w.worker, w.state, w.memory > 0, w.started_at <= w.last_loop_at, a.backend_type"
                       " FROM outbox.workers w JOIN pg_stat_activity a USING (pid) WHERE w.database = %s", db.name)
@@ -194,7 +194,7 @@ def test_what_waits_for_a_dropped_sink_shows(table, db, receiver):
     db.sql("INSERT INTO outbox.events (aggregate_type, event_type, sink, status, attempts) VALUES ('Order', 'old', 'old', 'FAILED', 1)")
     assert db.doctor("lost sink")[0] == "ok" and db.value("SELECT dropped_sink_events FROM outbox.database_metrics") == 0
     db.sql("DROP SERVER crm, erp, old CASCADE")
-    dropped = "SELECT name, pending, scheduled, due, failed, estimated FROM outbox.sinks WHERE state = 'dropped' ORDER BY name"
+    dropped = "SELECT name, pending, scheduled, due, dead, estimated FROM outbox.sinks WHERE state = 'dropped' ORDER BY name"
     assert db.sql(dropped) == [("crm", 2, 0, 2, 0, False), ("erp", 1, 1, 0, 0, False), ("old", 0, 0, 0, 1, False)]
     assert db.value("SELECT dropped_sink_events FROM outbox.database_metrics") == 3
     state, detail, _ = db.doctor("lost sink")
@@ -216,8 +216,8 @@ def test_no_sink_is_overlooked_among_very_many_rows(db, receiver):
                " SELECT 'Order', %s, '{}', now() + interval '1 hour' FROM generate_series(1, %s)", sink, n)
         db.sql("INSERT INTO outbox.events (aggregate_type, event_type, sink, status, attempts) VALUES ('Order', %s, %s, 'FAILED', 1)", sink, sink)
     assert db.value("SELECT pg_relation_size('outbox.events_failed') / 8192") > 1500
-    assert db.sink("pending, scheduled, failed", "crm") == (1, 1, 1)
-    assert db.sink("pending >= 2000, failed >= 2000, estimated", "a") == (True, True, True)
+    assert db.sink("pending, scheduled, dead", "crm") == (1, 1, 1)
+    assert db.sink("pending >= 2000, dead >= 2000, estimated", "a") == (True, True, True)
 
 
 def test_very_many_failing_events_are_not_all_read(db):
@@ -240,7 +240,7 @@ def test_counters_survive_the_worker_and_begin_anew_when_told(db, pg, receiver):
     receiver.mode = lambda d: status(422) if d.json()["data"] == "bad" else OK
     for key in ("good", "good", "bad"):
         db.enqueue("Order", key, payload=f'"{key}"')
-    counters = "delivered, retried, failed_total, latency_p99 IS NULL, last_error"
+    counters = "delivered, retried, dead_total, latency_p99 IS NULL, last_error"
     wait_until(lambda: db.sink(counters) == (2, 1, 1, False, "HTTP 422"), 10, lambda: db.sink(counters))
     since = db.sink("stats_since")[0]
     [(worker,)] = db.sql("SELECT pid FROM outbox.workers WHERE database = current_database()")

@@ -81,7 +81,7 @@ def test_one_screen(db, receiver, tmp_path):
     assert max(map(len, screen)) <= COLUMNS, screen
     assert "ERROR" not in output.read_text()
     header = next(line for line in screen if line.lstrip().startswith("sink"))
-    assert [name.strip() for name in header.split("|")] == ["sink", "state", "pending", "failed", "oldest", "rate", "error"]
+    assert [name.strip() for name in header.split("|")] == ["sink", "state", "pending", "dead", "oldest", "rate", "error"]
     rows = {(cells := [cell.strip() for cell in line.split("|")])[0]: cells for line in screen if line.count("|") == 6 and line is not header}
     assert set(rows) == {"crm", "gone", long_name[:16]}
     assert rows["gone"][1] == "circuit open" and rows["gone"][2] == "1" and re.fullmatch(r"\d\d:\d\d:\d\d", rows["gone"][4]) and rows["gone"][6]

@@ -33,7 +33,7 @@ def test_the_setting_comes_on_top_of_the_option(db, receiver, setting):
     db.sql("ALTER SERVER crm OPTIONS (DROP allow_networks)")
     db.enqueue("Order", "1")
     wait_until(lambda: db.pending() == 0, 10, "an event by the setting alone")
-    assert db.sink("failed, retried") == (0, 0)
+    assert db.sink("dead, retried") == (0, 0)
 
 
 def test_what_a_refusal_says_can_be_pasted(db, receiver):
@@ -138,7 +138,7 @@ def test_through_a_proxy(db, rig, receiver, proxy):
     wait_until(lambda: last_step(db)[0] == "proxy", 20, lambda: last_step(db))
     assert said in last_step(db)[2]
     assert "let-me" not in db.sink("last_error")[0] + db.pg.log.read_text()
-    assert db.sink("failed, retried") == (0, 0)
+    assert db.sink("dead, retried") == (0, 0)
 
 
 def test_a_proxy_leads_past_no_guard(db, receiver, proxy):

@@ -114,8 +114,8 @@ def test_an_endpoint_that_refuses_everything_is_paused_and_no_attempt_is_spent(d
     wait_until(lambda: db.sql(NEXT), 10, "the first failure")
     events = [first, *(db.enqueue("Order", str(n)) for n in range(2, 13))]
     wait_until(lambda: db.value("SELECT state FROM outbox.sinks") == "circuit open", 10, "the circuit to open")
-    [(error, failed)] = db.sql("SELECT last_error, failed FROM outbox.sinks")
-    assert "HTTP 401: who are you" in error and failed == 0
+    [(error, dead)] = db.sql("SELECT last_error, dead FROM outbox.sinks")
+    assert "HTTP 401: who are you" in error and dead == 0
     wait_until(lambda: db.value("SELECT in_flight FROM outbox.sinks") == 0, 10, "what was queued to come back")
     assert db.sql("SELECT count(*), sum(attempts) FROM outbox.events_pending") == [(12, 1)]
     paths.answers["/crm"] = OK
@@ -132,7 +132,7 @@ def test_few_keys_are_judged_as_well_as_many(db, paths, code):
     events += db.sql("SELECT outbox.enqueue('Order', n, 'x', '{}') FROM generate_series(2, 3) n")
     wait_until(lambda: db.value("SELECT state FROM outbox.sinks") == "circuit open", 10, "the circuit to open")
     wait_until(lambda: paths.tries("crm") >= 4, 20, "a probe")
-    assert db.sql("SELECT failed, pending FROM outbox.sinks") == [(0, 3)]
+    assert db.sql("SELECT dead, pending FROM outbox.sinks") == [(0, 3)]
     assert db.value("SELECT max(attempts) FROM outbox.events_pending") <= 1, "what failed before the others did"
     paths.answers["/crm"] = OK
     wait_until(lambda: db.pending() == 0, 20, "all three")
@@ -197,9 +197,9 @@ def test_poisonous_events_stop_no_sink_that_takes_others(db, paths):
         nonlocal good
         good += 1
         db.enqueue("Order", f"good{good}")
-        return db.value("SELECT failed FROM outbox.sinks")
+        return db.value("SELECT dead FROM outbox.sinks")
 
-    wait_until(lambda: dead() == 3, 30, lambda: f"the dead letters, got {db.sql('SELECT state, failed FROM outbox.sinks')}")
+    wait_until(lambda: dead() == 3, 30, lambda: f"the dead letters, got {db.sql('SELECT state, dead FROM outbox.sinks')}")
     wait_until(lambda: db.pending() == 0, 10, "the good ones")
     assert db.value("SELECT state FROM outbox.sinks") == "idle"
 

@@ -92,7 +92,7 @@ def test_a_name_that_moves_inside_and_back(crm, far, ears, resolver, network, pg
     resolver.answers = ["10.9.8.7", "::1", PUBLIC]
     wait_until(lambda: crm.pending() == 0, 20, "what waited, to the one good address")
     assert sorted({d.id for d in far.accepted()}) == sorted(events)
-    assert crm.sql("SELECT failed, retried FROM outbox.sinks") == [(0, 0)]
+    assert crm.sql("SELECT dead, retried FROM outbox.sinks") == [(0, 0)]
     assert ears.heard == []
 
 
@@ -156,7 +156,7 @@ def test_a_resolver_that_fails_when_a_kept_connection_breaks(crm, far, resolver)
     wait_until(lambda: crm.state("crm") == "circuit open", 20, lambda: crm.sql("SELECT * FROM outbox.sinks"))
     resolver.answers, far.mode = [PUBLIC], OK
     wait_until(lambda: crm.pending() == 0, 30, lambda: crm.sql("SELECT * FROM outbox.sinks"))
-    assert crm.sink("failed, retried") == (0, 0)
+    assert crm.sink("dead, retried") == (0, 0)
 
 
 def test_what_a_redirect_points_at_is_not_visited(crm, far, ears, resolver):
@@ -190,4 +190,4 @@ def test_a_name_without_an_answer_holds_up_its_own_sink_alone(crm, far, resolver
     resolver.unanswered = set()
     wait_until(lambda: crm.pending() == 0, 30, "what waited")
     assert [d.id for d in far.accepted() if d.id in muted] == muted
-    assert crm.sql("SELECT failed, retried FROM outbox.sinks WHERE name = 'mute'") == [(0, 0)]
+    assert crm.sql("SELECT dead, retried FROM outbox.sinks WHERE name = 'mute'") == [(0, 0)]

@@ -100,7 +100,7 @@ def test_a_test_event_on_demand(db, receiver):
     assert ok and "HTTP 20" in message and hint is None, message
     [test] = receiver.accepted()
     assert test.headers["outbox-probe"] == "true" and test.json()["type"] == "outbox.probe" and test.json()["data"] == {"test": True}
-    assert db.sql("SELECT (SELECT count(*) FROM outbox.events), delivered, failed_total FROM outbox.sinks") == [(0, 0, 0)]
+    assert db.sql("SELECT (SELECT count(*) FROM outbox.events), delivered, dead_total FROM outbox.sinks") == [(0, 0, 0)]
     for answer, words in ((status(401, body=b"who are you"), "bearer_token"), (status(404), "option url"), (status(500), "endpoint's log"),
                           (redirect("http://elsewhere.invalid/"), "redirects are not followed")):
         receiver.mode = answer

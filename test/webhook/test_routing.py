@@ -107,7 +107,7 @@ def test_each_customer_gets_its_own_events(db, rig):
             assert delivery.headers["trace"] == data["key"]
         check(dict.fromkeys(sessions.committed), ((delivery.id, (data["key"], data["n"])) for delivery, data in arrived))
         assert len(sessions.committed) == EVENTS
-        assert db.value("SELECT sum(failed_total) FROM outbox.sinks") == 0
+        assert db.value("SELECT sum(dead_total) FROM outbox.sinks") == 0
         assert changes > 10
     finally:
         receiver.stop()
