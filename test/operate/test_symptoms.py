@@ -228,6 +228,15 @@ def test_from_a_symptom_to_its_cure(stage, symptom):
     db.sql("ALTER SYSTEM RESET outbox.enabled")
 
 
+def test_dead_letters_are_no_cause_of_lateness(stage):
+    """The doctor's row of the sink is a warning then, and would be the first that a reader looks up."""
+    db = stage.webhook("dead", status(400), max_attempts="1")
+    db.enqueue("Order", "1")
+    wait_until(lambda: db.sink("dead", "crm") == (1,), 30, "the dead letter")
+    assert db.doctor("sink crm")[0] == "warning"
+    assert "sink crm" not in db.paste(SECTIONS["Events are late"].checks)
+
+
 def test_no_symptom_is_seen_where_there_is_none(stage):
     """A text that a healthy server shows as well would lead every reader to the same row. The event was delivered: it is not in the table."""
     db = stage.webhook("healthy", OK)
