@@ -232,8 +232,8 @@ BEGIN
     status := 'warning';
     detail := n || CASE WHEN n = 1 THEN ' event waits that was' ELSE ' events wait that were' END
               || ' enqueued in another cluster or database (a restore, a copy, or another outbox.cluster_name).';
-    hint := '-- only where no other server delivers them, so not on a copy: SELECT outbox.adopt(); delivers them from '
-            'here. On a copy: DELETE FROM outbox.events WHERE status = ''PENDING'' AND origin <> '
+    hint := '-- only where no other server delivers them, so not on a copy: SELECT outbox.adopt(); delivers them '
+            'from here. On a copy: DELETE FROM outbox.events WHERE status = ''PENDING'' AND origin <> '
             || (SELECT l.origin FROM outbox_internal.library() AS l) || '; deletes them';
   ELSIF outbox_internal.restore_seen() THEN
     status := 'warning';
