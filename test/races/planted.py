@@ -49,6 +49,6 @@ def test(tests: str) -> subprocess.CompletedProcess:
 if __name__ == "__main__":
     WITH = subprocess.run(["bash", "-c", ". test/rig/env.sh && races_folder"], cwd=HERE, check=True, capture_output=True, text=True).stdout.strip()
     shutil.rmtree(ROOT, ignore_errors=True)
-    for folder in ("src", "test", "build/unit/thread"):
+    for folder in ("src", "sinks", "test", "build/unit/thread"):
         shutil.copytree(HERE / folder, ROOT / folder, symlinks=True)
     sys.exit(check(ROOT, PLANTED, sys.argv[1:], build, test))
