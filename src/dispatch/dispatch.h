@@ -69,7 +69,7 @@ struct Dispatch {
   void give_places(int max_events, int64_t max_bytes) noexcept;
 
   /* The next claim may wait until then (linger.h). */
-  Moment lingers_until() const noexcept { return linger.until(in_flight.count() - in_flight.n_ended()); }
+  Moment lingers_until() const noexcept { return linger.until(in_flight.running()); }
 
   /* Between rounds: computes the low watermark of each sink anew. */
   void raise_watermarks() noexcept;

@@ -161,6 +161,8 @@ public:
 
   int count() const noexcept { return count_; }
   int n_ended() const noexcept { return static_cast<int>(ended_.size()); }
+  /* Claimed, and not ended. */
+  int running() const noexcept { return count_ - n_ended(); }
 
   /* How many more events may be claimed, by number and by memory. One event always fits, whatever its size. */
   int free_events(int max_events, int64_t max_bytes) const noexcept;

@@ -41,8 +41,7 @@ void Loop::transact(Now now, bool record, bool claim) {
     const int claimed = submit_claimed();
     OUTBOX_LOOP_SIGNAL(port_, "submit.before_settle");
     d_.commit_round();
-    d_.linger.claimed(now.moment, port_.moment(), claimed, d_.in_flight.count() - d_.in_flight.n_ended(),
-                      more_ || d_.sinks.any_starved());
+    d_.linger.claimed(now.moment, port_.moment(), claimed, d_.in_flight.running(), more_ || d_.sinks.any_starved());
     port_.succeeded(Task::CLAIM);
   }
 }

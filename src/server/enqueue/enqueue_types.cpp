@@ -97,9 +97,7 @@ Datum enqueue_key(EnqueueTypes *types, Datum key) {
   if (!OidIsValid(types->key_output.fn_oid))
     return key;
   char *text = OutputFunctionCall(&types->key_output, key);
-  size_t length = strlen(text);
+  const int length = (int)strlen(text);
 
-  while (types->trim_key && length > 0 && text[length - 1] == ' ')
-    length--;
-  return PointerGetDatum(cstring_to_text_with_len(text, (int)length));
+  return PointerGetDatum(cstring_to_text_with_len(text, types->trim_key ? bpchartruelen(text, length) : length));
 }

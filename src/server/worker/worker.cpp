@@ -159,7 +159,7 @@ static void wait_for_something(void) {
   for (;;) {
     Now now = now_read();
     completions_collect(now);
-    if (in_flight().count() == in_flight().n_ended() || now.moment >= until)
+    if (in_flight().running() == 0 || now.moment >= until)
       break;
     worker_wait(milliseconds_until(now.moment, until), true, true);
   }
@@ -181,7 +181,7 @@ static void wait_for_something(void) {
   worker_slot_report_activity("giving its slot to another database");
   worker_loop().return_held();
   worker_sinks_close();
-  while (!ShutdownRequestPending && in_flight().count() > in_flight().n_ended()) {
+  while (!ShutdownRequestPending && in_flight().running() > 0) {
     worker_wait(1000, true, true);
     Now now = now_read();
     completions_collect(now);
