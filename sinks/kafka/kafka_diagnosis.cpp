@@ -153,9 +153,11 @@ static bool hung_up_at_once(std::string_view text, bool sasl) {
          (has(text, "in state APIVERSION_QUERY") || (!sasl && has(text, "in state UP") && *after_ms < at_once_ms));
 }
 
+/* With SASL a connection is up when the broker has accepted the login. A token may end a moment later. */
 bool is_ordinary_close(std::string_view text) {
   auto after_ms = disconnected_after_ms(text);
-  return after_ms && has(text, "in state UP") && *after_ms >= at_once_ms;
+  const bool logged_in = has(text, "sasl_ssl://") || has(text, "sasl_plaintext://");
+  return after_ms && has(text, "in state UP") && (logged_in || *after_ms >= at_once_ms);
 }
 
 /* Explains errors of the network. librdkafka's texts name the broker as "host:port/id: ". */

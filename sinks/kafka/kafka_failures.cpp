@@ -55,7 +55,8 @@ Completion KafkaLane::topic_failed(const KafkaSlots::Slot &slot, uint64_t opaque
 }
 
 void KafkaLane::on_failure(const KafkaSlots::Slot &slot, uint64_t opaque, rd_kafka_resp_err_t error,
-                           const std::string &topic, int32_t partition) {
+                           const KafkaProducer::Failed &failed) {
+  const std::string &topic = failed.topic;
   if (kafka_outcome(error) == Outcome::Deferred) {
     sink_.reporter->complete(topic_failed(slot, opaque, error, topic));
     return_queued_of(slot.key_hash);
@@ -66,7 +67,7 @@ void KafkaLane::on_failure(const KafkaSlots::Slot &slot, uint64_t opaque, rd_kaf
   Outcome outcome = kafka_outcome(error);
   if (error == RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION && !slot.placed)
     outcome = Outcome::Returned; /* the topic was deleted, or created again with fewer partitions */
-  std::string message = explain(error, text, topic, partition);
+  std::string message = explain(error, text, topic, failed.partition);
   int max_refusals = 0;
   if (is_batch_refusal(error)) {
     /* All events of the batch are sent again one at a time, so that the culprit is refused alone. No event is sent
@@ -89,6 +90,7 @@ void KafkaLane::on_failure(const KafkaSlots::Slot &slot, uint64_t opaque, rd_kaf
     why = last_reason_; /* the outage caused the timeout */
   Completion ended{{outcome, std::move(message), why}, slot.ticket, slot.key_hash};
   ended.max_refusals = max_refusals;
+  ended.unanswered = failed.unanswered;
   sink_.reporter->complete(std::move(ended));
   return_queued_of(slot.key_hash);
 }
@@ -212,7 +214,8 @@ void KafkaLane::check_losses() {
                                     .error =
                                         "the connection breaks at this event, which was sent alone: " + last_error_,
                                     .reason = OB_REASON_CONNECTION,
-                                    .retry_after_ms = blamed ? -1 : suspect_pause.count()};
+                                    .retry_after_ms = blamed ? -1 : suspect_pause.count(),
+                                    .unanswered = true};
   sink_.reporter->complete(std::move(ended));
   replace_producer("the connection broke at an event that was sent alone");
 }

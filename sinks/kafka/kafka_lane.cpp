@@ -278,9 +278,9 @@ void KafkaLane::on_endings(const KafkaProducer::Endings &endings) {
       continue;
     }
     report();
-    static const KafkaProducer::TopicPartition nowhere{"", -1};
-    const auto &[topic, partition] = ending.at < 0 ? nowhere : endings.failed_at[static_cast<size_t>(ending.at)];
-    on_failure(slot, ending.opaque, ending.error, topic, partition);
+    static const KafkaProducer::Failed unknown{"", -1, false};
+    on_failure(slot, ending.opaque, ending.error,
+               ending.at < 0 ? unknown : endings.failed[static_cast<size_t>(ending.at)]);
   }
   report();
   if (acknowledged == 0)

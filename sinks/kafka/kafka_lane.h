@@ -146,8 +146,8 @@ public:
 
 private:
   void on_endings(const KafkaProducer::Endings &endings);
-  void on_failure(const KafkaSlots::Slot &slot, uint64_t opaque, rd_kafka_resp_err_t error, const std::string &topic,
-                  int32_t partition);
+  void on_failure(const KafkaSlots::Slot &slot, uint64_t opaque, rd_kafka_resp_err_t error,
+                  const KafkaProducer::Failed &failed);
   bool takes(int64_t position);
   bool rests() const {
     return draining_ || (producer_ && producer_->stopped()) || (now_ < reopen_at_ && !sink_.is_down);

@@ -115,8 +115,9 @@ void KafkaProducer::add_ending(const rd_kafka_message_t *message) {
   or_out_of_memory([&] {
     std::lock_guard lock(endings_mutex_);
     if (ending.error != RD_KAFKA_RESP_ERR_NO_ERROR) {
-      endings_.failed_at.push_back({rd_kafka_topic_name(message->rkt), message->partition});
-      ending.at = static_cast<int32_t>(endings_.failed_at.size() - 1);
+      endings_.failed.push_back({rd_kafka_topic_name(message->rkt), message->partition,
+                                 rd_kafka_message_status(message) == RD_KAFKA_MSG_STATUS_POSSIBLY_PERSISTED});
+      ending.at = static_cast<int32_t>(endings_.failed.size() - 1);
     } else if (keeps_offsets_) {
       endings_.stored_at.push_back({message->offset, message->partition});
       ending.at = static_cast<int32_t>(endings_.stored_at.size() - 1);
@@ -132,7 +133,7 @@ void KafkaProducer::add_ending(const rd_kafka_message_t *message) {
 const KafkaProducer::Endings &KafkaProducer::ended() {
   assert(main_.is_current());
   taken_.all.clear();
-  taken_.failed_at.clear();
+  taken_.failed.clear();
   taken_.stored_at.clear();
   std::lock_guard lock(endings_mutex_);
   std::swap(taken_, endings_);

@@ -67,11 +67,12 @@ public:
   struct Ending {
     uint64_t opaque;
     rd_kafka_resp_err_t error;
-    int32_t at; /* its index in Endings::failed_at, or in stored_at; -1 = unknown, or not kept */
+    int32_t at; /* its index in Endings::failed, or in stored_at; -1 = unknown, or not kept */
   };
-  struct TopicPartition {
+  struct Failed {
     std::string topic;
     int32_t partition;
+    bool unanswered; /* a broker may have stored it */
   };
   struct Stored {
     int64_t offset;
@@ -79,7 +80,7 @@ public:
   };
   struct Endings {
     std::vector<Ending> all; /* in the order in which they ended */
-    std::vector<TopicPartition> failed_at;
+    std::vector<Failed> failed;
     std::vector<Stored> stored_at; /* empty without keep_offsets() */
   };
   /* Whether Endings says where messages were stored. */

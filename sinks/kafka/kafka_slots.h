@@ -90,11 +90,14 @@ public:
     return oldest;
   }
 
+  /* Nobody knows which of them a broker has stored. */
   std::vector<Completion> release_all(std::string_view why) {
     std::vector<Completion> released;
     for (uint32_t index = 0; index < slots_.size(); index++)
       if (Slot slot; slots_[index].used && give(static_cast<uint64_t>(slots_[index].generation) << 32 | index, slot))
-        released.push_back({{Outcome::Returned, std::string(why)}, slot.ticket, slot.key_hash});
+        released.push_back({{.outcome = Outcome::Returned, .error = std::string(why), .unanswered = true},
+                            slot.ticket,
+                            slot.key_hash});
     return released;
   }
 

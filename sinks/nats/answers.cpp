@@ -82,7 +82,7 @@ void Publisher::on_foreign_duplicate(std::string_view answer) {
     reporter_->log(OB_LOG_WARNING, "an event was dropped as a duplicate, though it is sent for the first time (" +
                                        place_of(answer) + "): another publisher has used its Nats-Msg-Id");
   told_of_duplicate_ = true;
-  reporter_->failed(OB_REASON_DUPLICATE);
+  reporter_->failed(OB_REASON_DUPLICATE, 0);
 }
 
 void Publisher::refuse(const InFlight &message, const std::string &why, ob_reason reason) {

@@ -33,7 +33,7 @@ extern "C" {
 #endif
 
 /* OB_KIND_INTERFACE is raised with each change of this file after which kinds must be compiled anew. */
-enum { OB_KIND_MAGIC = 0x6f627831, OB_KIND_INTERFACE = 15 };
+enum { OB_KIND_MAGIC = 0x6f627831, OB_KIND_INTERFACE = 16 };
 
 /* ---- plain data ------------------------------------------------------------------------------------------- */
 
@@ -210,6 +210,9 @@ typedef struct ob_sink_status {
   /* All failures by reason since the sink was opened, and their sum. n_failures changes whenever a count does. */
   uint64_t n_failures;
   uint64_t failures[OB_REASONS];
+  /* Events of which a copy was sent and had no answer, when its connection broke, for example: each is sent again,
+   * and may arrive twice. */
+  uint64_t unanswered;
   char last_error[512]; /* last error of the whole sink; empty when it works */
 } ob_sink_status;
 

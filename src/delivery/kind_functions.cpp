@@ -291,7 +291,7 @@ void sink_tell(ob_sink *sink, const ob_sink_order *order) noexcept {
 }
 
 void sink_get_status(ob_sink *sink, ob_sink_status *status) noexcept {
-  *status = {OB_SINK_OK, 0, -1, -1, 0, 0, 0, {}, {}};
+  *status = {OB_SINK_OK, 0, -1, -1, 0, 0, 0, {}, 0, {}};
   guard([&] { inside(sink)->status(*status); });
 }
 

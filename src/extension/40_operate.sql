@@ -5,7 +5,8 @@ CREATE OR REPLACE FUNCTION outbox_internal.sink_statistics(
   OUT server oid, OUT state text, OUT in_flight integer, OUT delivered bigint, OUT retried bigint, OUT dead bigint,
   OUT redriven_late bigint,
   OUT rate double precision, OUT latency_p50 double precision, OUT latency_p99 double precision,
-  OUT last_error text, OUT last_error_at timestamptz, OUT paused_until timestamptz) RETURNS SETOF record
+  OUT last_error text, OUT last_error_at timestamptz, OUT paused_until timestamptz,
+  OUT unanswered bigint) RETURNS SETOF record
 LANGUAGE c VOLATILE ROWS 10 PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_sink_statistics';
 COMMENT ON FUNCTION outbox_internal.sink_statistics() IS
@@ -156,6 +157,7 @@ CREATE OR REPLACE VIEW outbox.sinks AS
          coalesce(st.retried, 0) AS retried,
          coalesce(st.dead, 0) AS dead_total,
          coalesce(st.redriven_late, 0) AS redriven_late,
+         coalesce(st.unanswered, 0) AS unanswered,
          bound.stats_since
   FROM (pg_catalog.pg_foreign_server AS s JOIN outbox_internal.wrappers AS w ON w.oid = s.srvfdw)
   FULL JOIN outbox_internal.sink_backlog() AS b ON b.server = s.oid
@@ -240,6 +242,8 @@ COMMENT ON COLUMN outbox.sinks.retried IS 'Failed deliveries since stats_since w
 COMMENT ON COLUMN outbox.sinks.dead_total IS 'Events that became dead letters since stats_since.';
 COMMENT ON COLUMN outbox.sinks.redriven_late IS
   'Dead letters redriven by force and delivered after later events of their keys, since stats_since.';
+COMMENT ON COLUMN outbox.sinks.unanswered IS
+  'Events that were sent again because no answer came: at most so many arrived twice, since stats_since.';
 COMMENT ON COLUMN outbox.sinks.stats_since IS
   'Since when the totals count: the server''s start, a process''s crash, or outbox.reset_stats().';
 COMMENT ON COLUMN outbox.workers.database IS 'The database that the worker serves.';

@@ -99,7 +99,7 @@ CREATE OR REPLACE VIEW outbox.sink_metrics AS
          (s.state = 'paused')::integer AS sink_paused, (s.state LIKE 'disabled%')::integer AS sink_disabled,
          (s.state = 'misconfigured')::integer AS sink_misconfigured,
          s.delivered AS published_events_total, s.retried AS retries_total, s.dead_total AS dead_letters_total,
-         s.redriven_late AS redriven_late_total,
+         s.redriven_late AS redriven_late_total, s.unanswered AS unanswered_events_total,
          coalesce(l.le, '{}') AS publish_latency_seconds, coalesce(l.buckets, '{}') AS publish_latency_seconds_bucket,
          coalesce(l.sum, 0) AS publish_latency_seconds_sum, coalesce(l.count, 0) AS publish_latency_seconds_count,
          coalesce(u.n, 0) AS unrecorded_events
@@ -144,6 +144,8 @@ COMMENT ON COLUMN outbox.sink_metrics.retries_total IS 'Failed deliveries whose 
 COMMENT ON COLUMN outbox.sink_metrics.dead_letters_total IS 'Events that became dead letters.';
 COMMENT ON COLUMN outbox.sink_metrics.redriven_late_total IS
   'Dead letters that were redriven by force and delivered after later events of their keys.';
+COMMENT ON COLUMN outbox.sink_metrics.unanswered_events_total IS
+  'Events that were sent again because no answer came: at most so many arrived twice.';
 COMMENT ON COLUMN outbox.sink_metrics.publish_latency_seconds IS
   'Seconds from created_at, the start of the enqueuing transaction, to the acknowledgement, including retries and '
   'the time until a scheduled event is due.';

@@ -346,6 +346,17 @@ TEST_F(EngineTest, FailuresAreCountedByReason) {
   EXPECT_EQ(now.n_failures, 4u);
 }
 
+TEST_F(EngineTest, EventsWithoutAnAnswerAreCounted) {
+  ob_sink *sink = open();
+  for (uint64_t ticket = 1; ticket <= 2; ticket++)
+    ASSERT_TRUE(submit(sink, ticket));
+  end(1, Outcome::Returned);
+  control("main").reporter->complete(outbox::Completion{{.outcome = Outcome::Returned, .unanswered = true}, 2, 2});
+  control("main").reporter->failed(OB_REASON_CONNECTION, 3);
+  engine.collect();
+  EXPECT_EQ(engine.status(sink).unanswered, 4u);
+}
+
 TEST_F(EngineTest, LogLinesAreBoundedAndTheOldestGo) {
   open();
   for (int i = 0; i < 300; i++)

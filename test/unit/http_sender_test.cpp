@@ -150,6 +150,13 @@ TEST(HttpSender, AMessageThatBreaksTheConnectionSpendsNoAttemptOfOthers) {
   EXPECT_EQ(ends[1].outcome, Outcome::Sent);
   EXPECT_EQ(ends[2].outcome, Outcome::RetryBlameSink);
   EXPECT_EQ(ends[3].outcome, Outcome::Sent);
+  EXPECT_TRUE(ends[2].unanswered);
+  EXPECT_EQ(harness.reporter->unanswered(), 5u) << "in requests of three and of two";
+}
+
+TEST(HttpSender, AMessageThatWasNotSentIsNotUnanswered) {
+  Harness harness(std::make_shared<LineProtocol>("http://127.0.0.1:1"));
+  EXPECT_FALSE(harness.send(1)[1].unanswered);
 }
 
 TEST(HttpSender, AMessageThatHasFailedIsSentAlone) {

@@ -161,12 +161,14 @@ TEST(KafkaErrors, ASecretThatIsCutIsMasked) {
 TEST(KafkaErrors, AConnectionThatWorkedAndWasClosedIsNoFailureToConnect) {
   for (const char *text : {"b:9092/1: Disconnected (after 6041ms in state UP, 1 identical error(s) suppressed)",
                            "b:9092/1: Disconnected (after 2000ms in state UP)",
+                           "sasl_plaintext://b:9092/1: Disconnected (after 3ms in state UP)",
                            "sasl_ssl://b:9092/1: Disconnected: connection closed by peer: receive 0 after POLLIN "
                            "(after 540000ms in state UP)"})
     EXPECT_TRUE(is_ordinary_close(text)) << text;
   for (const char *text :
        {"b:9092/1: Disconnected (after 3ms in state UP)",
         "b:9092/1: Disconnected (after 9000ms in state APIVERSION_QUERY)",
+        "sasl_ssl://b:9092/1: Disconnected (after 3ms in state AUTH_REQ)",
         "b:9092/1: Connect to ipv4#10.0.0.1:9092 failed: Connection refused (after 9000ms in state "
         "CONNECT)",
         "b:9092/1: Receive failed: Connection reset by peer (after 9000ms in state UP)", "Disconnected",

@@ -76,6 +76,25 @@ TEST_F(HandoverTest, AfterThreeLossesWithTheSameOldestMessageTheOneThatIsAloneFa
   EXPECT_EQ(completions.back().outcome, Outcome::Returned);
 }
 
+/* It may arrive twice, and its followers may not. */
+TEST_F(HandoverTest, WhatWasSentWithoutAnAnswerIsUnanswered) {
+  queue.push({1, 7, 1});
+  queue.push({2, 7, 2});
+  EXPECT_EQ(start(), (Ids{1}));
+  EXPECT_FALSE(lose());
+  queue.push({1, 7, 1});
+  queue.push({2, 7, 2});
+  EXPECT_EQ(start(), (Ids{1}));
+  EXPECT_TRUE(lose()) << "the one that is to blame";
+  queue.push({1, 7, 1});
+  queue.push({2, 7, 2});
+  EXPECT_EQ(start(), (Ids{1}));
+  queue.abandon();
+  for (const Completion &completion : reporter->completions())
+    EXPECT_EQ(completion.unanswered, completion.ticket == 1) << completion.error;
+  EXPECT_EQ(reporter->completions().size(), 6u);
+}
+
 TEST_F(HandoverTest, AMessageThatHasBrokenAConnectionIsSentAlone) {
   for (int loss = 1; loss <= 2; loss++) {
     submit({1});

@@ -1,6 +1,7 @@
 /* webhook_fixture.h: a webhook sink without the engine, and a reporter that records. */
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <deque>
@@ -90,7 +91,8 @@ public:
   }
   void down(std::string, ob_reason) override {}
   void up() override {}
-  void failed(ob_reason) override {}
+  void failed(ob_reason, size_t unanswered) override { unanswered_ += unanswered; }
+  size_t unanswered() const { return unanswered_; } /* as failed() was told */
   void degraded(std::string) override {}
   void resumed(std::string) override {}
   void disabled(std::string reason) override {
@@ -118,6 +120,7 @@ private:
   mutable std::mutex mutex_;
   std::vector<Completion> completions_;
   std::string disabled_;
+  std::atomic<size_t> unanswered_{0};
 };
 
 /* Waits for at least this many completions in total, polling when the descriptor is readable, as the engine does. */

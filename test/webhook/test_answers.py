@@ -187,6 +187,42 @@ def test_a_kept_connection_that_breaks_costs_no_attempt(db, receiver):
     assert second - first > 1.8
 
 
+def unanswered(db) -> int:
+    return db.value("SELECT unanswered_events_total FROM outbox.sink_metrics WHERE sink = 'crm'")
+
+
+def test_events_that_may_have_arrived_twice_are_counted(db, receiver):
+    """The endpoint takes three requests and closes their connections: it may have processed them."""
+    receiver.mode = status(500)
+    db.webhook_sink("crm", receiver, SECRET, retry="100ms")
+    db.enqueue("Order", "answered")
+    wait_until(lambda: receiver.deliveries, 20, "an answer")
+    receiver.mode = EMPTY
+    events = [db.enqueue("Order", str(key)) for key in range(3)]
+    wait_until(lambda: {delivery.id for delivery in receiver.deliveries} >= set(events), 20, "each event's request")
+    receiver.mode = OK
+    wait_until(lambda: db.pending() == 0, 30, "delivery")
+    without = sum(delivery.answered is None for delivery in receiver.deliveries)
+    assert without >= 3
+    wait_until(lambda: unanswered(db) == without, 10, lambda: f"{without} to be counted: {unanswered(db)}")
+    assert db.value("SELECT unanswered FROM outbox.sinks") == without
+
+
+def test_what_a_worker_leaves_in_flight_may_arrive_twice(db, receiver):
+    """The endpoint is slower than outbox.shutdown_timeout; the next worker sends the events again."""
+    receiver.mode = HANG
+    db.webhook_sink("crm", receiver, SECRET)
+    for key in range(3):
+        db.enqueue("Order", str(key))
+    wait_until(lambda: len(receiver.deliveries) == 3, 20, "requests at the same time")
+    db.sql("SELECT pg_terminate_backend(pid) FROM outbox.workers WHERE database = current_database()")
+    receiver.mode = OK
+    receiver.release()
+    wait_until(lambda: db.pending() == 0, 30, "delivery")
+    assert len(receiver.deliveries) == 6
+    assert unanswered(db) == 3
+
+
 def test_poisonous_events_stop_no_sink_that_takes_others(db, paths):
     paths.receiver.mode = lambda d: status(500) if d.headers["x-key"].startswith("bad") else OK
     db.webhook_sink("crm", paths.receiver, retry="100ms", max_attempts="4", headers='{"X-Key": "${aggregate_id}"}')

@@ -150,7 +150,9 @@ public:
   }
   void down(std::string text, ob_reason reason) override { post(What::Down, text, reason); }
   void up() override { post(What::Up, {}); }
-  void failed(ob_reason reason) override { post(What::Failed, {}, reason); }
+  void failed(ob_reason reason, size_t unanswered) override {
+    completion_queue_->post({sink_, What::Failed, {}, {}, {}, reason, unanswered});
+  }
   void degraded(std::string reason) override { post(What::Degraded, reason); }
   void resumed(std::string error) override { post(What::Resumed, error); }
   void disabled(std::string reason) override { post(What::Disabled, reason); }

@@ -30,6 +30,7 @@ public:
     std::vector<uint64_t> sent; /* tickets */
     std::string text;           /* with Resumed: the beginning of the errors that are over, cleaned as they are */
     ob_reason reason = OB_REASON_NONE; /* with Down and Failed */
+    size_t unanswered = 0;             /* with Failed */
   };
 
   CompletionQueue(); /* throws std::system_error */

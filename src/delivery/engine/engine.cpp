@@ -121,6 +121,7 @@ void OpenSink::status(ob_sink_status &out) {
   out.failed_tries = failed_tries_;
   out.n_failures = n_failures_;
   std::copy(failures_.begin(), failures_.end(), out.failures);
+  out.unanswered = unanswered_;
   out.state = breaker_.is_open() ? OB_SINK_CIRCUIT_OPEN : degraded_.empty() ? OB_SINK_OK : OB_SINK_DEGRADED;
   if (disabled_)
     out.state = OB_SINK_DISABLED;
@@ -212,6 +213,7 @@ void OpenSink::on_signal(const CompletionQueue::Report &report) {
     break;
   case CompletionQueue::Report::What::Failed:
     count_failure(report.reason);
+    unanswered_ += report.unanswered;
     return;
   case CompletionQueue::Report::What::Degraded:
     degraded_ = report.text;
@@ -269,6 +271,7 @@ ob_outcome OpenSink::on_completion(Completion &completion, Time now) {
   ob_outcome outcome = breaker_.on_result(completion, now);
   failed_tries_ += of_the_sink || completion.outcome == Outcome::RetryOwnPeer;
   count_failure(reason_of(completion));
+  unanswered_ += completion.unanswered;
   if (of_the_sink)
     last_failure_ = completion.error;
   if (was_open || breaker_.is_open())

@@ -81,6 +81,7 @@ private:
   uint64_t failed_tries_ = 0;
   uint64_t n_failures_ = 0;
   std::array<uint64_t, OB_REASONS> failures_{};
+  uint64_t unanswered_ = 0;
   bool keeps_acknowledgements_ = false;
   bool disabled_ = false;
   bool closing_ = false;

@@ -260,8 +260,11 @@ template <class Message> void SendQueue<Message>::abandon() {
   {
     Locked lock(mutex_);
     for (const auto &[serial, running] : running_) {
-      completions.push_back(
-          {{Outcome::Returned, "given up while it was in flight: it may have arrived"}, running.ticket, running.key});
+      completions.push_back({{.outcome = Outcome::Returned,
+                              .error = "given up while it was in flight: it may have arrived",
+                              .unanswered = true},
+                             running.ticket,
+                             running.key});
       release(queue_.fail(running.key), "not sent yet", completions);
       bytes_ -= running.bytes;
     }
@@ -403,12 +406,14 @@ template <class Message> bool SendQueue<Message>::lost(const std::string &why, o
     if (blames_one) {
       losses_.culprits[losses_.n_culprits++ % losses_.culprits.size()] = oldest;
       fail(lock, running_.begin()->first,
-           {Outcome::RetryBlameSink, /* a peer may break at every message */
-            "the connection breaks at this event, which was sent alone: " + why, reason});
+           {.outcome = Outcome::RetryBlameSink, /* a peer may break at every message */
+            .error = "the connection breaks at this event, which was sent alone: " + why,
+            .reason = reason,
+            .unanswered = true});
     }
   }
   while (!running_.empty())
-    fail(lock, running_.begin()->first, {Outcome::Returned, why});
+    fail(lock, running_.begin()->first, {.outcome = Outcome::Returned, .error = why, .unanswered = true});
   if (!blames_one && losses_.in_a_row >= suspicious)
     losses_.alone_left = std::max(losses_.alone_left, in_flight);
   halt(lock, why);

@@ -63,6 +63,7 @@ struct Verdict {
   bool slow_retry = false;           /* a retry within seconds is pointless */
   int max_refusals = 0;              /* of Retry: as ob_completion.max_refusals */
   const char *hint = "";             /* for a person who probes the sink: the next step; static */
+  bool unanswered = false;           /* it was sent and had no answer: if it is sent again, it may arrive twice */
 };
 
 /* The end of an event that submit() has accepted. */
@@ -98,8 +99,9 @@ public:
   /* The whole sink went down or came back, independently of an event. */
   virtual void down(std::string text, ob_reason reason) = 0;
   virtual void up() = 0;
-  /* Counts a failure that no event's outcome has: an event was acknowledged, and the peer has dropped it. */
-  virtual void failed(ob_reason reason) = 0;
+  /* Counts a failure that no event's outcome has: an event was acknowledged, and the peer has dropped it; or a
+   * request failed, of which so many events were `unanswered` and are sent again by the sink itself. */
+  virtual void failed(ob_reason reason, size_t unanswered) = 0;
   /* A part of the sink is down (a topic is missing), independently of an event; an empty reason: all parts work
    * again. */
   virtual void degraded(std::string reason) = 0;

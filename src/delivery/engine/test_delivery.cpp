@@ -40,7 +40,7 @@ public:
   }
   void down(std::string text, ob_reason /*reason*/) override { trouble(std::move(text)); }
   void up() override { trouble({}); }
-  void failed(ob_reason /*reason*/) override {}
+  void failed(ob_reason /*reason*/, size_t /*unanswered*/) override {}
   void degraded(std::string reason) override { trouble(std::move(reason)); }
   void resumed(std::string /*error*/) override {}
   void disabled(std::string reason) override { trouble(std::move(reason)); }

@@ -423,6 +423,7 @@ HttpVerdict HttpSender::Requests::classify(Request &request, CURLcode code) {
   if (failure->no_descriptor)
     loop_.descriptors_ran_out();
   failure->error = protocol_->without_secrets(failure->error, request.content);
+  failure->unanswered = transfer.was_requested();
   /* Any one of the messages may break the connection: on a new one it is seen which. A timeout may be an outage, and
    * takes long. */
   std::vector<HttpMessage> &messages = request.content.messages;
@@ -481,7 +482,7 @@ void HttpSender::Requests::end(Request &request, const HttpVerdict &verdict) {
   if (ends < request.serials.size())
     request.halve(ends);
   if (ends == 0)
-    reporter_->failed(verdict.reason);
+    reporter_->failed(verdict.reason, verdict.unanswered ? request.serials.size() : 0);
   failed_keys.erase(0);
   for (uint64_t serial : request.take_behind(failed_keys))
     failures.emplace_back(serial, behind_a_failure());

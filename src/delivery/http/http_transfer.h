@@ -54,6 +54,8 @@ public:
   bool answer_lost(CURLcode code) const { return code == CURLE_HTTP2_STREAM && !error_[0]; }
 
   /* The request was begun on a connection and not answered completely in time. */
+  /* The request was begun on a connection. */
+  bool was_requested() const { return requested_; }
   bool timed_out(CURLcode code) const { return requested_ && code == CURLE_OPERATION_TIMEDOUT; }
 
   /* The body of the request. */

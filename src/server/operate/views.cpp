@@ -39,7 +39,7 @@ static double faded_rate(const SinkStats *stats) {
   return stats->rate * exp(-Max(seconds - 1, 0) / 10);
 }
 
-enum { SINK_COLUMNS = 13, BOUND_COLUMNS = 3 };
+enum { SINK_COLUMNS = 14, BOUND_COLUMNS = 3 };
 
 static void put_sink(ReturnSetInfo *result, const SinkStats *stats, const char *state) {
   Datum values[SINK_COLUMNS];
@@ -67,6 +67,7 @@ static void put_sink(ReturnSetInfo *result, const SinkStats *stats, const char *
   const TimestampTz paused_until = shared_sink_paused_until(stats);
   values[12] = TimestampTzGetDatum(paused_until);
   nulls[12] = paused_until == 0;
+  values[13] = Int64GetDatum(stats->unanswered);
   tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 }
 

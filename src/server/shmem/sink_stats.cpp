@@ -5,6 +5,8 @@
 
 #include <math.h>
 
+#include <utility>
+
 extern "C" {
 #include "mb/pg_wchar.h"
 }
@@ -74,7 +76,7 @@ void shared_sink_unrecorded(SinkStats *stats, int worker, Unrecorded now, bool s
 void shared_sink_worker_left(SinkStats *stats, int worker, bool has_successor) {
   const int i = worker % OUTBOX_COUNTED_WORKERS;
 
-  stats->in_flight[i] = 0;
+  stats->unanswered += std::exchange(stats->in_flight[i], 0); /* another worker sends them again */
   stats->unrecorded[i] = {0, 0};
   stats->low_watermark[i] = stats->paused_until[i] = 0;
   if (!has_successor)
@@ -122,7 +124,7 @@ void shared_sink_reset(Oid database, Oid server) {
     SinkStats *stats = &shared->sinks[i];
     if (stats->database != database || (OidIsValid(server) && stats->server != server))
       continue;
-    stats->delivered = stats->retried = stats->failed = stats->redriven_late = 0;
+    stats->delivered = stats->retried = stats->failed = stats->redriven_late = stats->unanswered = 0;
     stats->last_error[0] = '\0';
     stats->last_error_at = 0;
     stats->rate = 0;

@@ -59,6 +59,7 @@ typedef struct SinkStats {
   uint64 retried;
   uint64 failed;
   uint64 redriven_late; /* redriven with force, after later events of their keys */
+  uint64 unanswered;    /* sent, and sent again because no answer came: they may have arrived twice */
   char last_error[512];
   TimestampTz last_error_at;
   TimestampTz since; /* the start of the counters; 0 = SharedState.made_at */

@@ -79,7 +79,7 @@ bool sink_open(ob_engines *engine, WorkerSink *sink, const SinkOptions *given, M
   bool later;
 
   OUTBOX_FAULT_POINT("sink.before_open");
-  sink->failed_tries = sink->n_failures = 0;
+  sink->failed_tries = sink->n_failures = sink->unanswered = 0;
   memset(sink->failures, 0, sizeof(sink->failures));
   sink->handle = open_handle(engine, sink, given, now, &later, &error);
   if (sink->handle == NULL && later) {

@@ -7,6 +7,8 @@
 
 #include "dispatch/recording.h"
 
+#include <utility>
+
 /* "idle" becomes "failing" in outbox.sinks if the rows say so: this process knows only of its own deliveries. */
 void sink_signals_publish(WorkerSink *sink, int worker, TimestampTz now, bool waits_for_standby) {
   SinkStats *stats = sink->stats;
@@ -33,11 +35,13 @@ void sink_signals_publish(WorkerSink *sink, int worker, TimestampTz now, bool wa
 }
 
 void sink_signals_count(WorkerSink *sink) {
-  if (sink->status.n_failures == sink->n_failures)
+  if (sink->status.n_failures == sink->n_failures && sink->status.unanswered == sink->unanswered)
     return;
   sink->n_failures = sink->status.n_failures;
+  const uint64 unanswered = sink->status.unanswered - std::exchange(sink->unanswered, sink->status.unanswered);
   if (sink->stats) {
     LWLockAcquire(shared_state()->lock, LW_EXCLUSIVE);
+    sink->stats->unanswered += unanswered;
     for (int reason = 0; reason < OB_REASONS; reason++)
       sink->stats->failures[reason] += sink->status.failures[reason] - sink->failures[reason];
     LWLockRelease(shared_state()->lock);

@@ -31,6 +31,7 @@ struct WorkerSink : SinkName, dispatch::RoundSink { /* the hash key first; id() 
   uint32 pauses_ended;         /* stats->pauses_ended, up to which pauses were ended */
   uint64 failed_tries;         /* status.failed_tries, when it was last looked at */
   uint64 n_failures;           /* status.n_failures, up to which failures were counted */
+  uint64 unanswered;           /* the same of status.unanswered */
   uint64 failures[OB_REASONS]; /* status.failures, up to which they were counted */
   SinkStats *stats;            /* may be NULL */
 
