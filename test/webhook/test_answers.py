@@ -215,7 +215,9 @@ def test_what_a_worker_leaves_in_flight_may_arrive_twice(db, receiver):
     for key in range(3):
         db.enqueue("Order", str(key))
     wait_until(lambda: len(receiver.deliveries) == 3, 20, "requests at the same time")
-    db.sql("SELECT pg_terminate_backend(pid) FROM outbox.workers WHERE database = current_database()")
+    worker = db.value("SELECT pid FROM outbox.workers WHERE database = current_database()")
+    db.sql("SELECT pg_terminate_backend(%s)", worker)
+    wait_until(lambda: db.value("SELECT count(*) FROM pg_stat_activity WHERE pid = %s", worker) == 0, 20, "the end of the worker")
     receiver.mode = OK
     receiver.release()
     wait_until(lambda: db.pending() == 0, 30, "delivery")

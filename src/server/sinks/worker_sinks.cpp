@@ -295,6 +295,10 @@ void worker_sinks_refresh(Now now, bool may_open, bool waits_for_standby) {
   share_sinks();
   for (int i = n_list - 1; i >= 0; i--) {
     WorkerSink *sink = list[i];
+    if (sink_is_closing(sink->state)) { /* it may give up events in flight */
+      sink->handle->kind->sink_get_status(sink->handle, &sink->status);
+      sink_signals_count(sink);
+    }
     if (sink_is_closing(sink->state) && sink->handle->kind->sink_closed(sink->handle)) {
       OUTBOX_SIGNAL_POINT("sink.closed");
       sink->handle = NULL;
@@ -319,6 +323,12 @@ void worker_sinks_refresh(Now now, bool may_open, bool waits_for_standby) {
     sink_signals_publish(sink, worker_index, now.wall, waits_for_standby);
   }
   dispatcher().give_places(setting_max_in_flight, (int64)setting_max_in_flight_memory * 1024);
+}
+
+void worker_sinks_leave(void) {
+  for (int i = 0; i < n_list; i++)
+    if (list[i]->stats)
+      list[i]->stats->in_flight[worker_index % OUTBOX_COUNTED_WORKERS] = list[i]->in_flight;
 }
 
 WorkerSink *worker_sink_find(const char *name, int length) {

@@ -74,6 +74,9 @@ void worker_sink_reopen(WorkerSink *sink);
 /* No sink gets more events. Queued events are returned, and requests in flight end within the endpoints' timeouts. */
 void worker_sinks_close(void);
 
+/* The worker ends: what is in flight now has no answer any more (SinkStats.unanswered). */
+void worker_sinks_leave(void);
+
 /* Finishes closing sinks, opens those that can be opened (none unless `may_open`), and asks each how much it takes
  * now. It runs no SQL. `waits_for_standby`: nothing is submitted meanwhile, and outbox.sinks says so. */
 void worker_sinks_refresh(Now now, bool may_open, bool waits_for_standby);

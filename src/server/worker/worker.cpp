@@ -170,6 +170,7 @@ static void wait_for_something(void) {
     if (before > 0)
       (void)worker_loop().round_trip(now_read(), true, false);
   } while (in_flight().n_ended() < before || (worker_loop().records_others() && moment_now() < until));
+  worker_sinks_leave();
   end_worker();
 }
 
