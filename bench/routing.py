@@ -20,7 +20,7 @@ MAKE = """
     BEGIN
       FOR tenant IN 1..{endpoints} LOOP
         EXECUTE format('CREATE SERVER customer_%s FOREIGN DATA WRAPPER outbox_webhook OPTIONS (url %L, match %L)',
-                       tenant, 'https://hooks.example/customers/' || tenant, 'tenant=' || tenant);
+                       tenant, 'https://hooks.example/customers/' || tenant, jsonb_build_object('tenant', tenant));
       END LOOP;
     END $$"""
 # The statements are the same for both, and the events too, except for the customer.
@@ -144,7 +144,7 @@ def looking_on(results: Results, db: Database, events: int) -> None:
         took = milliseconds(lambda: db.sql(act), 7)
         progress(f"{what}: {took:.0f} ms")
         results.rows.append(Row(f"{what}, {ENDPOINTS:,} endpoints, {events:,} pending", took, "ms", goals=[at_most(bound)]))
-    for what, act in (("CREATE", "CREATE SERVER one_more FOREIGN DATA WRAPPER outbox_webhook OPTIONS (url 'https://hooks.example/more', match 'tenant=more')"),
+    for what, act in (("CREATE", "CREATE SERVER one_more FOREIGN DATA WRAPPER outbox_webhook OPTIONS (url 'https://hooks.example/more', match '{\"tenant\": \"more\"}')"),
                       ("DROP", "DROP SERVER one_more")):
         took = milliseconds(lambda: db.sql(act), 1)
         progress(f"{what} SERVER: {took:.1f} ms")

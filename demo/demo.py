@@ -70,12 +70,12 @@ class Demo:
         screen.run(self.sql, "CREATE EXTENSION outbox")
         screen.run(self.sql, f"""
             CREATE SERVER main FOREIGN DATA WRAPPER outbox_kafka
-              OPTIONS (bootstrap_servers '{self.kafka.bootstrap}', retry 'exponential 100ms..2s')""")
+              OPTIONS (bootstrap_servers '{self.kafka.bootstrap}', retry '100ms..2s')""")
         screen.run(self.sql, "BEGIN")
         screen.run(self.sql, f"""
             CREATE SERVER crm FOREIGN DATA WRAPPER outbox_webhook
               OPTIONS (url '{self.receiver.url}', allow_http 'true', allow_networks '127.0.0.0/8',
-                       retry 'exponential 100ms..2s')""")
+                       retry '100ms..2s')""")
         screen.run(self.sql, f"CREATE USER MAPPING FOR PUBLIC SERVER crm OPTIONS (secret '{SECRET}')")
         screen.run(self.sql, "COMMIT")
 

@@ -48,17 +48,17 @@ SELECT repeat('x', 249) || '${aggregate_type}' AS long \gset
 \echo :LAST_ERROR_SQLSTATE
 
 -- Placements
-:kafka headers 'event_type:header:ce_Type', format 'cloudevents');
+:kafka additional_placement 'event_type:header:ce_Type', format 'cloudevents');
 \echo :LAST_ERROR_SQLSTATE
-:kafka headers 'event_type');
+:kafka additional_placement 'event_type');
 \echo :LAST_ERROR_SQLSTATE
-:kafka headers 'event_typ:header');
+:kafka additional_placement 'event_typ:header');
 \echo :LAST_ERROR_SQLSTATE
-:kafka headers 'event_type:body');
+:kafka additional_placement 'event_type:body');
 \echo :LAST_ERROR_SQLSTATE
-:kafka headers 'event_type:header:a, seq:header:a');
+:kafka additional_placement 'event_type:header:a, seq:header:a');
 \echo :LAST_ERROR_SQLSTATE
-:kafka headers 'event_type:header:id');
+:kafka additional_placement 'event_type:header:id');
 \echo :LAST_ERROR_SQLSTATE
 
 -- Options that contradict each other
@@ -68,19 +68,19 @@ SELECT repeat('x', 249) || '${aggregate_type}' AS long \gset
 \echo :LAST_ERROR_SQLSTATE
 :kafka null_behavior 'ignore');
 \echo :LAST_ERROR_SQLSTATE
-:kafka headers 'event_type:envelope');
+:kafka additional_placement 'event_type:envelope');
 \echo :LAST_ERROR_SQLSTATE
-:kafka headers 'event_type:envelope', value_format 'connect_json');
+:kafka additional_placement 'event_type:envelope', value_format 'connect_json');
 \echo :LAST_ERROR_SQLSTATE
-:kafka headers 'event_type:envelope', format 'raw');
+:kafka additional_placement 'event_type:envelope', format 'raw');
 \echo :LAST_ERROR_SQLSTATE
-:kafka headers 'seq:partition', partition '1');
+:kafka additional_placement 'seq:partition', partition '1');
 \echo :LAST_ERROR_SQLSTATE
 
 -- Good ones
 BEGIN;
 :kafka topic 'events.${event_type}', key '${aggregate_type}.${aggregate_id}', partition '${header.shard}', timestamp 'now', key_format 'json',
-  value_format 'json_compact', null_behavior 'ignore', headers 'type:header:eventType, header.tenant:envelope', tombstone_on_empty_payload 'false');
+  value_format 'json_compact', null_behavior 'ignore', additional_placement 'type:header:eventType, header.tenant:envelope', tombstone_on_empty_payload 'false');
 ALTER SERVER regress_k OPTIONS (DROP value_format);
 \echo :LAST_ERROR_SQLSTATE
 ROLLBACK;

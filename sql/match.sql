@@ -8,28 +8,26 @@ TRUNCATE outbox.events, outbox_internal.dedup, outbox_internal.rescan_queue;
 CREATE SERVER regress_m FOREIGN DATA WRAPPER outbox_webhook OPTIONS (url 'https://hooks.invalid/outbox', match '');
 \echo :LAST_ERROR_SQLSTATE
 CREATE SERVER regress_m FOREIGN DATA WRAPPER outbox_webhook OPTIONS (url 'https://hooks.invalid/outbox', match '   ');
-CREATE SERVER regress_m FOREIGN DATA WRAPPER outbox_webhook OPTIONS (url 'https://hooks.invalid/outbox', match 'tenant');
-CREATE SERVER regress_m FOREIGN DATA WRAPPER outbox_webhook OPTIONS (url 'https://hooks.invalid/outbox', match 'tenant=42, region');
-CREATE SERVER regress_m FOREIGN DATA WRAPPER outbox_webhook OPTIONS (url 'https://hooks.invalid/outbox', match '=42');
-CREATE SERVER regress_m FOREIGN DATA WRAPPER outbox_webhook OPTIONS (url 'https://hooks.invalid/outbox', match '""=42');
-CREATE SERVER regress_m FOREIGN DATA WRAPPER outbox_webhook OPTIONS (url 'https://hooks.invalid/outbox', match 'tenant=');
-CREATE SERVER regress_m FOREIGN DATA WRAPPER outbox_webhook OPTIONS (url 'https://hooks.invalid/outbox', match 'tenant= , region=eu');
-CREATE SERVER regress_m FOREIGN DATA WRAPPER outbox_webhook OPTIONS (url 'https://hooks.invalid/outbox', match 'tenant=42,');
-CREATE SERVER regress_m FOREIGN DATA WRAPPER outbox_webhook OPTIONS (url 'https://hooks.invalid/outbox', match ', tenant=42');
-CREATE SERVER regress_m FOREIGN DATA WRAPPER outbox_webhook OPTIONS (url 'https://hooks.invalid/outbox', match 'tenant=42,,region=eu');
-CREATE SERVER regress_m FOREIGN DATA WRAPPER outbox_webhook OPTIONS (url 'https://hooks.invalid/outbox', match 'tenant=42, tenant=43');
-CREATE SERVER regress_m FOREIGN DATA WRAPPER outbox_webhook OPTIONS (url 'https://hooks.invalid/outbox', match 'tenant=42; region=eu');
-CREATE SERVER regress_m FOREIGN DATA WRAPPER outbox_webhook OPTIONS (url 'https://hooks.invalid/outbox', match 'tenant=4*');
-CREATE SERVER regress_m FOREIGN DATA WRAPPER outbox_webhook OPTIONS (url 'https://hooks.invalid/outbox', match 'token=YQ==');
-CREATE SERVER regress_m FOREIGN DATA WRAPPER outbox_webhook OPTIONS (url 'https://hooks.invalid/outbox', match 'tenant="42');
-CREATE SERVER regress_m FOREIGN DATA WRAPPER outbox_webhook OPTIONS (url 'https://hooks.invalid/outbox', match 'tenant=4"2');
-CREATE SERVER regress_m FOREIGN DATA WRAPPER outbox_webhook OPTIONS (url 'https://hooks.invalid/outbox', match 'tenant="42"3');
-CREATE SERVER regress_m FOREIGN DATA WRAPPER outbox_webhook OPTIONS (url 'https://hooks.invalid/outbox', match E'tenant="4\n2"');
+CREATE SERVER regress_m FOREIGN DATA WRAPPER outbox_webhook OPTIONS (url 'https://hooks.invalid/outbox', match '{}');
+CREATE SERVER regress_m FOREIGN DATA WRAPPER outbox_webhook OPTIONS (url 'https://hooks.invalid/outbox', match 'tenant=42, region=eu');
+CREATE SERVER regress_m FOREIGN DATA WRAPPER outbox_webhook OPTIONS (url 'https://hooks.invalid/outbox', match '"tenant"');
+CREATE SERVER regress_m FOREIGN DATA WRAPPER outbox_webhook OPTIONS (url 'https://hooks.invalid/outbox', match '["tenant", "42"]');
+CREATE SERVER regress_m FOREIGN DATA WRAPPER outbox_webhook OPTIONS (url 'https://hooks.invalid/outbox', match '{"tenant": "42"');
+CREATE SERVER regress_m FOREIGN DATA WRAPPER outbox_webhook OPTIONS (url 'https://hooks.invalid/outbox', match '{"tenant": "42"} x');
+CREATE SERVER regress_m FOREIGN DATA WRAPPER outbox_webhook OPTIONS (url 'https://hooks.invalid/outbox', match '{"tenant"}');
+CREATE SERVER regress_m FOREIGN DATA WRAPPER outbox_webhook OPTIONS (url 'https://hooks.invalid/outbox', match '{"": "42"}');
+CREATE SERVER regress_m FOREIGN DATA WRAPPER outbox_webhook OPTIONS (url 'https://hooks.invalid/outbox', match '{"tenant": null}');
+CREATE SERVER regress_m FOREIGN DATA WRAPPER outbox_webhook OPTIONS (url 'https://hooks.invalid/outbox', match '{"tenant": {"is": "42"}}');
+CREATE SERVER regress_m FOREIGN DATA WRAPPER outbox_webhook OPTIONS (url 'https://hooks.invalid/outbox', match '{"tenant": ["42", "43"]}');
+CREATE SERVER regress_m FOREIGN DATA WRAPPER outbox_webhook OPTIONS (url 'https://hooks.invalid/outbox', match '{"tenant": "42", "tenant": "43"}');
+CREATE SERVER regress_m FOREIGN DATA WRAPPER outbox_webhook OPTIONS (url 'https://hooks.invalid/outbox', match '{"tenant": "4\n2"}');
+CREATE SERVER regress_m FOREIGN DATA WRAPPER outbox_webhook OPTIONS (url 'https://hooks.invalid/outbox', match '{"tenant": "4\u00002"}');
+CREATE SERVER regress_m FOREIGN DATA WRAPPER outbox_webhook OPTIONS (url 'https://hooks.invalid/outbox', match '{"tenant": 1e400}');
 -- It is the server's, of every kind.
 CREATE SERVER regress_m FOREIGN DATA WRAPPER outbox_kafka OPTIONS (bootstrap_servers '127.0.0.1:1', match 'tenant');
-CREATE SERVER regress_m FOREIGN DATA WRAPPER outbox_kafka OPTIONS (bootstrap_servers '127.0.0.1:1', macth 'tenant=42');
-CREATE SERVER regress_m FOREIGN DATA WRAPPER outbox_kafka OPTIONS (bootstrap_servers '127.0.0.1:1', match 'tenant=42');
-CREATE USER MAPPING FOR PUBLIC SERVER regress_m OPTIONS (match 'tenant=42');
+CREATE SERVER regress_m FOREIGN DATA WRAPPER outbox_kafka OPTIONS (bootstrap_servers '127.0.0.1:1', macth '{"tenant": "42"}');
+CREATE SERVER regress_m FOREIGN DATA WRAPPER outbox_kafka OPTIONS (bootstrap_servers '127.0.0.1:1', match '{"tenant": "42"}');
+CREATE USER MAPPING FOR PUBLIC SERVER regress_m OPTIONS (match '{"tenant": "42"}');
 ALTER SERVER regress_m OPTIONS (SET match 'tenant');
 DROP SERVER regress_m;
 
@@ -44,9 +42,9 @@ CREATE VIEW pg_temp.routed AS
   FROM outbox.events GROUP BY headers::text ORDER BY min(position);
 
 -- Values as they are sent: numbers and booleans as text; an event without the header, or with bytes in it, waits.
-SELECT pg_temp.sink('regress_42', ' tenant = 42 '), pg_temp.sink('regress_true', 'beta=true'), pg_temp.sink('regress_empty', 'tenant=""'),
-       pg_temp.sink('regress_space', 'name=Ann Lee'), pg_temp.sink('regress_utf8', 'stadt=Zürich');
-CREATE SERVER regress_name FOREIGN DATA WRAPPER outbox_kafka OPTIONS (bootstrap_servers '127.0.0.1:1', match '"odd,name" = "a ""b"", c=d*;" ');
+SELECT pg_temp.sink('regress_42', ' { "tenant" : 42 } '), pg_temp.sink('regress_true', '{"beta": true}'), pg_temp.sink('regress_empty', '{"tenant": ""}'),
+       pg_temp.sink('regress_space', '{"name": "Ann Lee"}'), pg_temp.sink('regress_utf8', '{"stadt": "Z\u00fcrich"}');
+CREATE SERVER regress_name FOREIGN DATA WRAPPER outbox_kafka OPTIONS (bootstrap_servers '127.0.0.1:1', match '{"odd,name": "a \"b\", c=d*;"}');
 INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, headers) VALUES
   ('Order', '1', 'order.created', '{"tenant": 42}'), ('Order', '1', 'order.created', '{"tenant": "42", "more": "x"}'),
   ('Order', '1', 'order.created', '{"tenant": 42.0}'), ('Order', '1', 'order.created', '{"tenant": " 42"}'), ('Order', '1', 'order.created', '{"Tenant": "42"}'),
@@ -57,8 +55,8 @@ SELECT * FROM pg_temp.routed;
 
 -- All pairs must hold, and events and aggregates too; a sink without match goes on as before.
 TRUNCATE outbox.events;
-SELECT pg_temp.sink('regress_eu', 'region=eu'), pg_temp.sink('regress_eu_42', 'region=eu, tenant=42'), pg_temp.sink('regress_eu_43', 'region=eu, tenant=43'),
-       pg_temp.sink('regress_invoices', 'tenant=42', $$, events 'invoice.*'$$), pg_temp.sink('regress_gold', 'tenant=42', $$, aggregates 'Gold*'$$);
+SELECT pg_temp.sink('regress_eu', '{"region": "eu"}'), pg_temp.sink('regress_eu_42', '{"region": "eu", "tenant": "42"}'), pg_temp.sink('regress_eu_43', '{"region": "eu", "tenant": "43"}'),
+       pg_temp.sink('regress_invoices', '{"tenant": "42"}', $$, events 'invoice.*'$$), pg_temp.sink('regress_gold', '{"tenant": "42"}', $$, aggregates 'Gold*'$$);
 CREATE SERVER regress_all FOREIGN DATA WRAPPER outbox_kafka OPTIONS (bootstrap_servers '127.0.0.1:1', events 'invoice.*');
 INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, headers) VALUES
   ('Order', '1', 'order.created', '{"tenant": 42, "region": "eu"}'), ('Order', '1', 'order.created', '{"tenant": 43, "region": "eu"}'),
@@ -89,18 +87,18 @@ INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, headers) VA
   ('Order', '6', 'order.created', '{"tenant": 7}'), ('Order', '6', 'order.created', '{"tenant": 8}'), ('Order', '6', 'order.created', NULL),
   ('Order', '6', 'order.created', '{"tenant": {"base64": "Nw=="}}');
 SELECT outbox_internal.route_waiting();
-SELECT pg_temp.sink('regress_7', 'tenant=7'), pg_temp.sink('regress_7_too', 'tenant=7');
+SELECT pg_temp.sink('regress_7', '{"tenant": "7"}'), pg_temp.sink('regress_7_too', '{"tenant": "7"}');
 SELECT id FROM outbox.events WHERE headers @> '{"tenant": "7"}' \gset
 SELECT DISTINCT sink FROM outbox.preview(:'id') ORDER BY 1;
 SELECT outbox_internal.route_waiting();
 SELECT headers, sink FROM outbox.events ORDER BY position;
-ALTER SERVER regress_7 OPTIONS (SET match 'tenant=8');
+ALTER SERVER regress_7 OPTIONS (SET match '{"tenant": "8"}');
 SELECT outbox_internal.route_waiting();
 SELECT headers, sink FROM outbox.events ORDER BY position;
 ALTER SERVER regress_7 OPTIONS (DROP match);
 SELECT outbox_internal.route_waiting();
 SELECT headers, sink FROM outbox.events ORDER BY position;
-ALTER SERVER regress_7 OPTIONS (ADD match 'tenant=9');
+ALTER SERVER regress_7 OPTIONS (ADD match '{"tenant": "9"}');
 TRUNCATE outbox.events;
 INSERT INTO outbox.events (id, aggregate_type, event_type, headers)
   VALUES ('01890000-0000-7000-8000-000000000010', 'Order', 'order.created', '{"tenant": 10}') RETURNING sink;
@@ -119,7 +117,7 @@ INSERT INTO outbox.events (id, aggregate_type, event_type, headers, position, or
 SELECT outbox_internal.route_waiting();
 SELECT headers, sink FROM outbox.events WHERE position = 1;
 -- What a sink would refuse is an error where the event is for it, and only there.
-SELECT pg_temp.sink('regress_bad', 'tenant=bad');
+SELECT pg_temp.sink('regress_bad', '{"tenant": "bad"}');
 SAVEPOINT s;
 INSERT INTO outbox.events (aggregate_type, event_type, headers) VALUES ('Order', 'order.created', '{"tenant": "bad", "no token": "x"}');
 ROLLBACK TO s;
@@ -132,7 +130,7 @@ DO $$
 BEGIN
   FOR i IN 1..300 LOOP
     EXECUTE format('CREATE SERVER regress_c%s FOREIGN DATA WRAPPER outbox_webhook OPTIONS (url %L, match %L)', i,
-                   'https://hooks.invalid/' || i, format('region=eu, tenant=%s', i % 150));
+                   'https://hooks.invalid/' || i, format('{"region": "eu", "tenant": %s}', i % 150));
   END LOOP;
 END $$;
 INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, headers)

@@ -7,7 +7,7 @@ TRUNCATE outbox.events, outbox_internal.dedup, outbox_internal.rescan_queue;
 BEGIN;
 CREATE SERVER regress_main FOREIGN DATA WRAPPER outbox_kafka OPTIONS (bootstrap_servers '127.0.0.1:1', aggregates 'Order', tombstone_on_empty_payload 'true');
 CREATE SERVER regress_crm FOREIGN DATA WRAPPER outbox_webhook OPTIONS (url 'https://crm.example/hooks', headers '{"X-Tenant": "42", "X-Empty": " "}', forward_headers '*', events 'order.*');
-CREATE USER MAPPING FOR PUBLIC SERVER regress_crm OPTIONS (secret 'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw', bearer_token 'hush');
+CREATE USER MAPPING FOR PUBLIC SERVER regress_crm OPTIONS (secret 'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw', token 'hush');
 -- Without what belongs to the moment.
 CREATE FUNCTION pg_temp.stable(value text) RETURNS text LANGUAGE sql AS $$ SELECT regexp_replace(regexp_replace(value, 'v1,[^* ]{43}=', 'v1,<signature>', 'g'), '(^|webhook-timestamp: )1[7-9]\d{8}\y', '\1<now>') $$;
 CREATE FUNCTION pg_temp.uuid(n integer) RETURNS uuid LANGUAGE sql AS $$ SELECT lpad(n::text, 32, '0')::uuid $$;

@@ -10,7 +10,7 @@ CREATE FUNCTION pg_temp.uuid(n integer) RETURNS uuid LANGUAGE sql AS $$ SELECT l
 CREATE VIEW pg_temp.pending AS SELECT right(id::text, 2)::int AS event, sink, row_number() OVER (ORDER BY position) AS place
   FROM outbox.events WHERE status = 'PENDING' ORDER BY position;
 CREATE SERVER regress_a FOREIGN DATA WRAPPER outbox_kafka OPTIONS (bootstrap_servers '127.0.0.1:1', events 'order.*');
-CREATE SERVER regress_b FOREIGN DATA WRAPPER outbox_webhook OPTIONS (url 'https://example.com', events 'order.*', match 'tenant=42');
+CREATE SERVER regress_b FOREIGN DATA WRAPPER outbox_webhook OPTIONS (url 'https://example.com', events 'order.*', match '{"tenant": "42"}');
 
 -- Nothing is kept.
 SELECT outbox.replay('regress_a', now() - interval '12 hours');

@@ -8,7 +8,7 @@ SELECT name, boot_val, unit, min_val, max_val, context FROM pg_settings WHERE na
 
 SET outbox.retention = '1d';
 SHOW outbox.retention;
-SET outbox.retry = 'exponential 1s..10min';
+SET outbox.retry = '1s..10min';
 SET outbox.retry = '15s*3, 5m*5';
 SET outbox.retry = '';
 SET outbox.retry = 'now and then';

@@ -60,15 +60,15 @@ ALTER SERVER regress_n OPTIONS (ADD proxy 'http://bob:hunter2@proxy.invalid:3128
 ALTER SERVER regress_n OPTIONS (ADD proxy 'https://proxy.invalid:3128/');
 ALTER SERVER regress_n OPTIONS (ADD proxy_password 'hunter2');
 \echo :LAST_ERROR_SQLSTATE
-CREATE USER MAPPING FOR PUBLIC SERVER regress_n OPTIONS (proxy_username 'bob:hunter2');
-CREATE USER MAPPING FOR PUBLIC SERVER regress_n OPTIONS (proxy_username '');
-CREATE USER MAPPING FOR PUBLIC SERVER regress_n OPTIONS (proxy_username 'bob', proxy_password '');
-CREATE USER MAPPING FOR PUBLIC SERVER regress_n OPTIONS (proxy_username 'bob', proxy_password E'hunter2\r\nX: y');
+CREATE USER MAPPING FOR PUBLIC SERVER regress_n OPTIONS (proxy_user 'bob:hunter2');
+CREATE USER MAPPING FOR PUBLIC SERVER regress_n OPTIONS (proxy_user '');
+CREATE USER MAPPING FOR PUBLIC SERVER regress_n OPTIONS (proxy_user 'bob', proxy_password '');
+CREATE USER MAPPING FOR PUBLIC SERVER regress_n OPTIONS (proxy_user 'bob', proxy_password E'hunter2\r\nX: y');
 CREATE USER MAPPING FOR PUBLIC SERVER regress_n OPTIONS (proxy_password 'hunter2');
 \echo :LAST_ERROR_SQLSTATE
 CREATE USER MAPPING FOR PUBLIC SERVER regress_n OPTIONS (proxy 'http://proxy.invalid:3128');
 \echo :LAST_ERROR_SQLSTATE
-CREATE USER MAPPING FOR PUBLIC SERVER regress_n OPTIONS (proxy_username 'bob', proxy_password 'hunter2');
+CREATE USER MAPPING FOR PUBLIC SERVER regress_n OPTIONS (proxy_user 'bob', proxy_password 'hunter2');
 
 -- Superusers alone set what leads inside; whoever owns the server may only take it away
 CREATE ROLE regress_outbox_owner;

@@ -48,7 +48,6 @@ SELECT pg_temp.make('url', v) FROM unnest(ARRAY[
 SELECT pg_temp.make('method', 'GET');
 SELECT pg_temp.make('method', 'PUT /x HTTP/1.1');
 SELECT pg_temp.make('format', 'xml');
-SELECT pg_temp.make('header_prefix', 'x-hook');
 SELECT pg_temp.make('idempotency_key', 'id');
 SELECT pg_temp.make('format', 'cloudevents', 'source', 'not a URI');
 SELECT pg_temp.make('source', '/shop');
@@ -73,14 +72,14 @@ SELECT pg_temp.make('body', v) FROM unnest(ARRAY[
 
 -- Secrets: what is wrong is said, and the value never shown
 SELECT pg_temp.map(k, v) FROM (VALUES
-  (1, 'secret', ''), (2, 'secret', 'whsec_hunter2!'), (3, 'secret', 'whsec_aHVudGVyMg=='), (4, 'old_secret', 'whsec_aHVudGVyMg=='), (5, 'bearer_token', 'Bearer hunter2'),
-  (6, 'username', 'hunter:2'), (7, 'password', E'hunter2\n'), (8, 'ssl_certificate_pem', 'hunter2'), (9, 'ssl_key_pem', 'hunter2'), (10, 'headers', 'hunter2'),
+  (1, 'secret', ''), (2, 'secret', 'whsec_hunter2!'), (3, 'secret', 'whsec_aHVudGVyMg=='), (4, 'secret', 'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw, whsec_aHVudGVyMg=='), (5, 'token', 'Bearer hunter2'),
+  (6, 'user', 'hunter:2'), (7, 'password', E'hunter2\n'), (8, 'ssl_certificate_pem', 'hunter2'), (9, 'ssl_key_pem', 'hunter2'), (10, 'headers', 'hunter2'),
   (11, 'headers', '{"X-Key": "hunter2\n"}'), (12, 'url', 'https://hooks.invalid/hunter2#'), (13, 'url', 'https://hunter2@hooks.invalid/')) AS t(n, k, v) ORDER BY n;
-SELECT pg_temp.map('old_secret', 'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw');
-SELECT pg_temp.map('secret', 'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw', 'old_secret', 'MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw');
+SELECT pg_temp.map('secret', 'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw, whsec_' || repeat('A', 43) || '=, whsec_' || repeat('B', 43) || '=');
+SELECT pg_temp.map('secret', 'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw, MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw');
 SELECT pg_temp.map('password', 'hunter2');
-SELECT pg_temp.map('username', 'me', 'bearer_token', 'hunter2');
-SELECT pg_temp.map('username', 'me', 'headers', '{"Authorization": "Token hunter2"}');
+SELECT pg_temp.map('user', 'me', 'token', 'hunter2');
+SELECT pg_temp.map('user', 'me', 'headers', '{"Authorization": "Token hunter2"}');
 
 -- Certificates for mutual TLS: of throw-away keys
 \set certificate `openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout /dev/null -subj /CN=regress 2>/dev/null`
@@ -93,7 +92,7 @@ SELECT pg_temp.map('ssl_certificate_pem', :'certificate', 'ssl_key_pem', :'locke
 SELECT pg_temp.make('ssl_key_pem', 'hunter2');
 
 -- Good ones
-SELECT pg_temp.map('secret', 'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw', 'old_secret', 'whsec_' || repeat('A', 43) || '=', 'username', 'me', 'password', 'hunter2');
+SELECT pg_temp.map('secret', 'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw, whsec_' || repeat('A', 43) || '=', 'user', 'me', 'password', 'hunter2');
 SELECT pg_temp.map('headers', '{"Authorization": "Token hunter2", "X-Key": "${hunter2}"}', 'url', 'https://hooks.invalid/hunter2/${aggregate_id}');
 
 -- Events that could never be sent, told when they are enqueued. An aggregate_id that names no place, a dedup_key that no header

@@ -12,7 +12,7 @@ public:
   AwsKind() : SinkKind("aws") {}
 
   const std::vector<OptionSpec> &options() const override { return AwsOptions::table().specs(); }
-  std::vector<OptionName> target_options() const override { return {QUEUE_URL, TOPIC_ARN, EVENT_BUS}; }
+  std::vector<OptionName> target_options() const override { return {TARGET}; }
   void check_mapping(const Options &mapping) const override { AwsOptions().read_mapping(mapping); }
   SecretMask secrets(const SinkConfig &config, const Options & /*mapping*/) const override {
     return static_cast<const AwsConfig &>(config).secrets;
@@ -37,8 +37,7 @@ public:
   }
   void client_library(ob_client_library &out) const override { describe_libcurl(out); }
   KindDefaults defaults(const Options &server) const override {
-    return {
-        .max_attempts = 10, .retry = "exponential 100ms..5min", .longest_answer = HttpPeer::longest_answer(server)};
+    return {.max_attempts = 10, .retry = "100ms..5min", .longest_answer = HttpPeer::longest_answer(server)};
   }
 };
 

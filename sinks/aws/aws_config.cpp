@@ -10,7 +10,7 @@ namespace outbox::aws_sink {
 AwsConfig::AwsConfig(const Options &server, const Options *mapping) : maker(read(server, mapping)) {
   constexpr size_t longest_answer = 64UL << 10;
   kept_body = longest_answer;
-  credentials = credential_options.source(mapping != nullptr, credential_names);
+  credentials = credential_options.source(mapping != nullptr);
 }
 
 const AwsOptions &AwsConfig::read(const Options &server, const Options *mapping) {
@@ -28,8 +28,8 @@ std::vector<Advice> advise_aws(const AwsConfig &config, const Options &server) {
     found.push_back(
         {"keys", "It signs with the keys of a user, which do not end: anybody who reads them can use them for years.",
          "-- if the server runs in AWS, let it use its role, as a superuser: BEGIN; " +
-             set_option(server, credential_names.credentials, "chain") + " ALTER USER MAPPING FOR PUBLIC SERVER " +
-             the_sink + " OPTIONS (DROP access_key_id, DROP secret_access_key); COMMIT;",
+             set_option(server, aws::AWS_CREDENTIALS, "chain") + " ALTER USER MAPPING FOR PUBLIC SERVER " + the_sink +
+             " OPTIONS (DROP aws_access_key_id, DROP aws_secret_access_key); COMMIT;",
          true});
   if (!target.fifo && CommonOptions::of(server).ordered)
     found.push_back({"order",
@@ -44,9 +44,9 @@ std::vector<Advice> advise_aws(const AwsConfig &config, const Options &server) {
 }
 
 void AwsConfig::check_size(size_t size) const {
-  check_message_size(size, max_message_bytes,
+  check_message_size(size, max_message,
                      {"a message of AWS", "With its attributes it has",
-                      "Send a reference to the data, or raise option \"max_message_bytes\" of the sink as far as the "
+                      "Send a reference to the data, or raise option \"max_message\" of the sink as far as the "
                       "target allows."});
 }
 

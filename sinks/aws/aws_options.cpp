@@ -14,13 +14,13 @@ const OptionTable<AwsOptions> &AwsOptions::table() {
           "Of a message of SNS: a template."),
       row(DETAIL_TYPE, &Of::detail_type, As{parse_detail_type, "at most 128 characters"},
           "Of an event of EventBridge: a template."),
-      row("max_message_bytes", &Of::max_message_bytes, Integer{1024, 1'048'576, "bytes"},
+      row(MAX_MESSAGE, &Of::max_message, Size{1024, 1'048'576},
           "Largest message with its attributes, and largest sum of the messages of a request."),
       FormatOptions::rows(),
       row(SOURCE, &Of::source_given, As{parse_source, "at most 256 characters"},
           "Source of an event of EventBridge, and attribute of CloudEvents: a template.")
           .otherwise("`outbox.${aggregate_type}`; of CloudEvents `/outbox/${database}/${aggregate_type}`"),
-      HttpPeer::rows(), within(&Of::credential_options, aws::CredentialOptions::rows(credential_names)));
+      HttpPeer::rows(), within(&Of::credential_options, aws::CredentialOptions::rows()));
   return table;
 }
 
@@ -50,7 +50,7 @@ void AwsOptions::read_server(const Options &server) {
 
 void AwsOptions::read_mapping(const Options &mapping) {
   table().read(mapping, OB_USER_MAPPING, *this);
-  credential_options.check_mapping(credential_names);
+  credential_options.check_mapping();
   complete_peer_mapping();
   secrets.add(credential_options.keys.secret_access_key);
   secrets.add(credential_options.keys.session_token);

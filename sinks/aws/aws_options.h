@@ -7,13 +7,13 @@
 #include "delivery/formats/format_options.h"
 #include "delivery/http/http_peer.h"
 #include "delivery/identity/aws_credentials.h"
+#include "delivery/options/message_size.h"
 #include "delivery/options/template.h"
 #include "target.h"
 
 namespace outbox::aws_sink {
 
 inline constexpr OptionName SUBJECT{"subject"}, DETAIL_TYPE{"detail_type"};
-inline constexpr aws::CredentialNames credential_names{};
 
 /* Immutable once it is parsed. */
 struct AwsOptions : HttpPeer, FormatOptions {
@@ -22,7 +22,7 @@ struct AwsOptions : HttpPeer, FormatOptions {
   std::optional<Template> subject;
   Template detail_type = Template::parse(DETAIL_TYPE, "${event_type}");
   std::optional<Template> source_given; /* of EventBridge, and of CloudEvents */
-  size_t max_message_bytes = 262'144;   /* of a message, and of all messages of a request */
+  size_t max_message = 262'144;         /* of a message, and of all messages of a request */
   aws::CredentialOptions credential_options;
 
   static const OptionTable<AwsOptions> &table();

@@ -36,17 +36,17 @@ class Aws(BesideLibrary):
 
     def to_queue(self):
         sqs = self.client("sqs")
-        return f"queue_url '{self.queue.url}'", lambda bodies: len(sqs.send_message_batch(QueueUrl=self.queue.url, Entries=[
+        return f"target '{self.queue.url}'", lambda bodies: len(sqs.send_message_batch(QueueUrl=self.queue.url, Entries=[
             {"Id": str(n), "MessageBody": body, "MessageGroupId": str(n), "MessageAttributes": attributes()} for n, body in enumerate(bodies)]).get("Failed", []))
 
     def to_topic(self):
         sns, topic = self.client("sns"), self.moto.topic("bench", self.queue)
-        return f"topic_arn '{topic}'", lambda bodies: len(sns.publish_batch(TopicArn=topic, PublishBatchRequestEntries=[
+        return f"target '{topic}'", lambda bodies: len(sns.publish_batch(TopicArn=topic, PublishBatchRequestEntries=[
             {"Id": str(n), "Message": body, "MessageAttributes": attributes()} for n, body in enumerate(bodies)]).get("Failed", []))
 
     def to_bus(self):
         events, bus = self.client("events"), self.moto.bus("bench", self.queue)
-        return f"event_bus '{bus}'", lambda bodies: events.put_events(Entries=[
+        return f"target '{bus}'", lambda bodies: events.put_events(Entries=[
             {"EventBusName": bus, "Source": "bench", "DetailType": "order.made", "Detail": body} for body in bodies])["FailedEntryCount"]
 
     def client(self, service):
@@ -56,7 +56,7 @@ class Aws(BesideLibrary):
         return self.moto.url.replace(str(self.moto.port), str(self.reach(self.moto.port)))
 
     def options(self):
-        return f"endpoint '{self.far_url()}', allow_http 'true', allow_networks '127.0.0.1', region '{REGION}', {self.target}, concurrency '{REQUESTS}'"
+        return f"endpoint '{self.far_url()}', allow_http 'true', allow_networks '127.0.0.1', aws_region '{REGION}', {self.target}, concurrency '{REQUESTS}'"
 
     def mapping(self):
         return ", ".join(f"{name} '{value}'" for name, value in KEYS.items())

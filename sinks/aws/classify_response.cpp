@@ -146,16 +146,15 @@ std::string remedy(Cause cause, const Target &target) {
   case Cause::Clock:
     return "set the clock of the database server";
   case Cause::Expired:
-    return "give the user mapping new access_key_id, secret_access_key and session_token, or use keys that do not "
+    return "give the user mapping new aws_access_key_id, aws_secret_access_key and aws_session_token, or use keys that do not "
            "expire";
   case Cause::Credentials:
-    return "correct access_key_id and secret_access_key of the user mapping, or what credentials 'chain' finds";
+    return "correct aws_access_key_id and aws_secret_access_key of the user mapping, or what aws_credentials 'chain' finds";
   case Cause::Denied:
     return std::string("allow ") + target.words().right + " on " + target.name +
            " to the sink's identity, and the use of the KMS key if it is encrypted with one";
   case Cause::Missing:
-    return "make " + target.name + " in region " + target.region + ", or correct option " +
-           target.words().option.text;
+    return "make " + target.name + " in region " + target.region + ", or correct option target";
   case Cause::Message:
   case Cause::Throttled:
   case Cause::ServiceError:
@@ -163,7 +162,7 @@ std::string remedy(Cause cause, const Target &target) {
   case Cause::Unknown:
     break;
   }
-  return "correct the options region and endpoint if this is no answer of AWS";
+  return "correct the options aws_region and endpoint if this is no answer of AWS";
 }
 
 std::string fact_of(const Fault &fault, const Target &target) {

@@ -20,11 +20,12 @@ void check_message_format(const FormatOptions &options, Service service) {
                    "With a JSON value_format, 'false' sends null for a payload that is NULL.");
   for (const Placement &placement : options.placements) {
     if (placement.place == Place::Partition)
-      throw BadInput(OB_BAD_VALUE, HEADERS, "a message has no partition",
-                     "Option \"headers\" names a column that is the partition.", "Place it in a header.");
+      throw BadInput(OB_BAD_VALUE, ADDITIONAL_PLACEMENT, "a message has no partition",
+                     "Option \"additional_placement\" names a column that is the partition.",
+                     "Place it in a header.");
     if (placement.place == Place::Header && service == Service::EventBridge)
-      throw BadInput(OB_BAD_VALUE, HEADERS, "an event of EventBridge has no headers",
-                     "Option \"headers\" places a column in a header.",
+      throw BadInput(OB_BAD_VALUE, ADDITIONAL_PLACEMENT, "an event of EventBridge has no headers",
+                     "Option \"additional_placement\" places a column in a header.",
                      "Place it in the envelope, with value_format 'json_compact', or in detail_type or source.");
     if (placement.place == Place::Header)
       check_attribute_name(placement.alias);

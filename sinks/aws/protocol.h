@@ -23,7 +23,7 @@ public:
 
   const std::string &url() const override { return config_->target.url; }
   size_t most_messages() const override { return most_entries; }
-  size_t most_weight() const override { return config_->max_message_bytes; }
+  size_t most_weight() const override { return config_->max_message; }
   HttpMessage render(const ob_event &event) const override;
   std::optional<HttpGrant> grant() const override { return signer_->grant(); }
   HttpCall call(const HttpContent &content) const override;

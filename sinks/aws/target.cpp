@@ -9,17 +9,18 @@
 
 #include "delivery/base/text.h"
 #include "delivery/http/url_parts.h"
+#include "delivery/identity/aws_credentials.h"
 
 namespace outbox::aws_sink {
 namespace {
 
-constexpr const char *queue_example = "Example: 'https://sqs.eu-central-1.amazonaws.com/123456789012/orders'.";
-constexpr const char *topic_example = "Example: 'arn:aws:sns:eu-central-1:123456789012:orders'.";
-constexpr const char *bus_example =
-    "Examples: 'default', 'orders', 'arn:aws:events:eu-central-1:123456789012:event-bus/orders'.";
+constexpr const char *target_examples =
+    "Examples: 'https://sqs.eu-central-1.amazonaws.com/123456789012/orders' (Amazon SQS), "
+    "'arn:aws:sns:eu-central-1:123456789012:orders' (Amazon SNS), "
+    "'arn:aws:events:eu-central-1:123456789012:event-bus/orders' (Amazon EventBridge).";
 constexpr const char *endpoint_example = "Example: 'https://vpce-0123-abcd.sqs.eu-central-1.vpce.amazonaws.com'.";
 constexpr const char *region_example = "Example: 'eu-central-1'.";
-constexpr std::string_view fifo_suffix = ".fifo";
+constexpr std::string_view fifo_suffix = ".fifo", bus_prefix = "event-bus/";
 
 bool is_digit(char c) {
   return c >= '0' && c <= '9';
@@ -116,78 +117,65 @@ std::string quoted(const char *noun, std::string_view name) {
   return std::string(noun) + " \"" + std::string(name) + "\"";
 }
 
-void take_region(const std::string &given, std::string_view known, OptionName option, Target &target) {
+bool is_url(std::string_view text) {
+  return text.starts_with("https://") || text.starts_with("http://");
+}
+
+void take_region(const std::string &given, std::string_view known, Target &target) {
   if (!given.empty() && !known.empty() && given != known)
-    throw BadInput(OB_BAD_VALUE, REGION, "options \"region\" and \"" + std::string(option) + "\" differ",
-                   "Option \"" + std::string(option) + "\" names region " + std::string(known) + ".",
-                   "Leave out \"region\", or correct one of them.");
+    throw BadInput(OB_BAD_VALUE, aws::AWS_REGION, "options \"aws_region\" and \"target\" differ",
+                   "Option \"target\" names region " + std::string(known) + ".",
+                   "Leave out \"aws_region\", or correct one of them.");
   if (given.empty() && known.empty())
-    throw BadInput(OB_MISSING_OPTION, REGION, "option \"region\" is required",
-                   "Option \"" + std::string(option) + "\" does not name the region.", region_example);
+    throw BadInput(OB_MISSING_OPTION, aws::AWS_REGION, "option \"aws_region\" is required",
+                   "Option \"target\" does not name the region.", region_example);
   target.region = given.empty() ? std::string(known) : given;
 }
 
 void set_queue(const TargetOptions &options, Target &target) {
-  const std::string &value = options.queue_url;
-  QueueUrl url(value);
+  QueueUrl url(options.target);
   bool is_aws = false;
   std::string_view region = region_of_queue(host_of(url.origin), is_aws);
-  if (options.endpoint.empty() && (!is_aws || !value.starts_with("https://")))
-    throw_bad_value(QUEUE_URL, value, "Its host is none of Amazon SQS, or it is no https URL.",
+  if (options.endpoint.empty() && (!is_aws || !options.target.starts_with("https://")))
+    throw_bad_value(TARGET, options.target, "Its host is none of Amazon SQS, or it is no https URL.",
                     "Give the URL that SQS itself shows. For another host, such as that of a VPC endpoint, a "
                     "superuser sets option \"endpoint\" besides.");
   target.service = Service::Sqs;
-  target.id = value;
   target.name = quoted("queue", url.name);
   target.fifo = url.name.ends_with(fifo_suffix);
   target.url = std::string(url.origin) + "/";
-  take_region(options.region, region, QUEUE_URL, target);
+  take_region(options.region, region, target);
 }
 
-void set_topic(const TargetOptions &options, Target &target) {
-  const std::string &value = options.topic_arn;
-  Arn arn(value, "sns");
-  target.service = Service::Sns;
-  target.id = value;
-  target.name = quoted("topic", arn.resource);
-  target.fifo = arn.resource.ends_with(fifo_suffix);
-  take_region(options.region, arn.region, TOPIC_ARN, target);
-  target.url = "https://" + host_in("sns", target.region) + "/";
+/* The ARN of a topic or of an event bus, which check_target() has accepted. */
+void set_arn(const TargetOptions &options, Target &target) {
+  const Arn topic(options.target, "sns"), bus(options.target, "events");
+  const Arn &arn = topic.valid ? topic : bus;
+  target.service = topic.valid ? Service::Sns : Service::EventBridge;
+  target.name =
+      topic.valid ? quoted("topic", arn.resource) : quoted("event bus", arn.resource.substr(bus_prefix.size()));
+  target.fifo = topic.valid && arn.resource.ends_with(fifo_suffix);
+  take_region(options.region, arn.region, target);
+  target.url = "https://" + host_in(topic.valid ? "sns" : "events", target.region) + "/";
 }
 
-void set_bus(const TargetOptions &options, Target &target) {
-  const std::string &value = options.event_bus;
-  Arn arn(value, "events");
-  target.service = Service::EventBridge;
-  target.id = value;
-  target.name = quoted("event bus", arn.valid ? arn.resource.substr(arn.resource.find('/') + 1) : value);
-  take_region(options.region, arn.region, EVENT_BUS, target);
-  target.url = "https://" + host_in("events", target.region) + "/";
-}
-
-void check_queue_url(const std::string &name, const std::string &value) {
-  QueueUrl url(value);
-  if (!(value.starts_with("https://") || value.starts_with("http://")) || origin_fault(value) != OriginFault::None ||
-      value.find_first_of("?#") != value.npos)
-    throw_bad_value(name, value, "Expected the URL of a queue.", queue_example);
-  if (!is_name(url.name, 80))
-    throw_bad_value(name, value, "It does not end with the name of a queue: letters, digits, - and _, at most 80.",
-                    queue_example);
-}
-
-void check_topic_arn(const std::string &name, const std::string &value) {
-  if (Arn arn(value, "sns"); !arn.valid || !is_name(arn.resource, 256))
-    throw_bad_value(name, value, "Expected the ARN of a topic.", topic_example);
-}
-
-void check_event_bus(const std::string &name, const std::string &value) {
-  constexpr std::string_view prefix = "event-bus/";
-  Arn arn(value, "events");
-  std::string_view bus = value;
-  if (arn.valid && arn.resource.starts_with(prefix))
-    bus = arn.resource.substr(prefix.size());
-  if (!all(bus, 256, [](char c) { return is_name_char(c) || c == '.' || c == '/'; }))
-    throw_bad_value(name, value, "Expected the name or the ARN of an event bus.", bus_example);
+void check_target(const std::string &name, const std::string &value) {
+  if (is_url(value)) {
+    if (origin_fault(value) != OriginFault::None || value.find_first_of("?#") != value.npos)
+      throw_bad_value(name, value, "Expected the URL of a queue.", target_examples);
+    if (!is_name(QueueUrl(value).name, 80))
+      throw_bad_value(name, value, "It does not end with the name of a queue: letters, digits, - and _, at most 80.",
+                      target_examples);
+    return;
+  }
+  const Arn topic(value, "sns"), bus(value, "events");
+  auto is_bus_char = [](char c) { return is_name_char(c) || c == '.' || c == '/'; };
+  const bool is_topic = topic.valid && is_name(topic.resource, 256);
+  const bool is_bus = bus.valid && bus.resource.starts_with(bus_prefix) &&
+                      all(bus.resource.substr(bus_prefix.size()), 256, is_bus_char);
+  if (!is_topic && !is_bus)
+    throw_bad_value(name, value, "Expected the URL of a queue, or the ARN of a topic or of an event bus.",
+                    target_examples);
 }
 
 void check_region(const std::string &name, const std::string &value) {
@@ -196,10 +184,9 @@ void check_region(const std::string &name, const std::string &value) {
 }
 
 void check_endpoint(const std::string &name, const std::string &value) {
-  bool is_url = value.starts_with("https://") || value.starts_with("http://");
   std::string_view origin = origin_of(value);
   std::string_view rest = std::string_view(value).substr(origin.size());
-  if (!is_url || origin_fault(value) != OriginFault::None || (rest != "" && rest != "/"))
+  if (!is_url(value) || origin_fault(value) != OriginFault::None || (rest != "" && rest != "/"))
     throw_bad_value(name, value, "Expected scheme, host and perhaps a port, without a path.", endpoint_example);
 }
 
@@ -208,14 +195,12 @@ void check_endpoint(const std::string &name, const std::string &value) {
 std::vector<Row<TargetOptions>> TargetOptions::rows() {
   using Of = TargetOptions;
   return {
-      row(QUEUE_URL, &Of::queue_url, Text{check_queue_url, "URL"},
-          "The SQS queue that gets the events. Its host is one of Amazon SQS, unless there is an `endpoint`.")
-          .otherwise("one of `queue_url`, `topic_arn` and `event_bus` is required"),
-      row(TOPIC_ARN, &Of::topic_arn, Text{check_topic_arn, "ARN"}, "The SNS topic that gets the events."),
-      row(EVENT_BUS, &Of::event_bus, Text{check_event_bus, "name or ARN, such as `default`"},
-          "The EventBridge bus that gets the events."),
-      row(REGION, &Of::region, Text{check_region, "`eu-central-1`"},
-          "Required for the name of an `event_bus`, and for a `queue_url` without a region.")
+      row(TARGET, &Of::target, Text{check_target, "URL or ARN"},
+          "What gets the events: the URL of an SQS queue, whose host is one of Amazon SQS unless there is an `endpoint`; or "
+          "the ARN of an SNS topic or of an EventBridge bus.")
+          .otherwise("required"),
+      row(aws::AWS_REGION, &Of::region, Text{check_region, "`eu-central-1`"},
+          "Required for the URL of a queue that does not name the region.")
           .otherwise("that of the URL or ARN"),
       row(ENDPOINT, &Of::endpoint, Text{check_endpoint, "URL without a path"},
           "Where requests go instead: a VPC endpoint, moto, LocalStack.")
@@ -229,30 +214,22 @@ bool Target::may_be_void() const {
 }
 
 const ServiceWords &Target::words() const {
-  static constexpr ServiceWords sqs{"Amazon SQS", "sqs", "sqs:SendMessage", "sqs:GetQueueAttributes", QUEUE_URL},
-      sns{"Amazon SNS", "sns", "sns:Publish", "sns:GetTopicAttributes", TOPIC_ARN},
-      event_bridge{"Amazon EventBridge", "events", "events:PutEvents", "events:DescribeEventBus", EVENT_BUS};
+  static constexpr ServiceWords sqs{"Amazon SQS", "sqs", "sqs:SendMessage", "sqs:GetQueueAttributes"},
+      sns{"Amazon SNS", "sns", "sns:Publish", "sns:GetTopicAttributes"},
+      event_bridge{"Amazon EventBridge", "events", "events:PutEvents", "events:DescribeEventBus"};
   return service == Service::Sqs ? sqs : service == Service::Sns ? sns : event_bridge;
 }
 
 Target Target::of(const TargetOptions &options, bool allow_http) {
-  constexpr const char *which = "Give one of queue_url (Amazon SQS), topic_arn (Amazon SNS) and event_bus (Amazon "
-                                "EventBridge).";
-  const bool queue = !options.queue_url.empty(), topic = !options.topic_arn.empty(), bus = !options.event_bus.empty();
-  const int given = queue + topic + bus;
-  if (given == 0)
-    throw BadInput(OB_MISSING_OPTION, QUEUE_URL, "the sink has no target", "No option says where events go.", which);
-  if (given > 1)
-    throw BadInput(OB_BAD_VALUE, bus ? EVENT_BUS : TOPIC_ARN, "the sink has more than one target",
-                   "A sink sends to one queue, topic or event bus.",
-                   "Give one of them, and make a sink for each other one: each sink gets all events that it takes.");
+  if (options.target.empty())
+    throw BadInput(OB_MISSING_OPTION, TARGET, "option \"target\" is required", "No option says where events go.",
+                   target_examples);
   Target target;
-  if (queue)
+  target.id = options.target;
+  if (is_url(options.target))
     set_queue(options, target);
-  else if (topic)
-    set_topic(options, target);
   else
-    set_bus(options, target);
+    set_arn(options, target);
   if (!options.endpoint.empty())
     target.url = std::string(origin_of(options.endpoint)) + "/";
   if (target.url.starts_with("http://") && !allow_http)

@@ -11,14 +11,13 @@
 
 namespace outbox::aws_sink {
 
-inline constexpr OptionName QUEUE_URL{"queue_url"}, TOPIC_ARN{"topic_arn"}, EVENT_BUS{"event_bus"}, REGION{"region"},
-    ENDPOINT{"endpoint"};
+inline constexpr OptionName TARGET{"target"}, ENDPOINT{"endpoint"};
 
 enum class Service { Sqs, Sns, EventBridge };
 
 /* An empty text: not given. */
 struct TargetOptions {
-  std::string queue_url, topic_arn, event_bus, region, endpoint;
+  std::string target, region, endpoint;
 
   static std::vector<Row<TargetOptions>> rows();
 };
@@ -28,13 +27,12 @@ struct ServiceWords {
   const char *service;              /* "Amazon SQS" */
   const char *signing_name;         /* in a signature */
   const char *right, *right_to_ask; /* "sqs:SendMessage", "sqs:GetQueueAttributes" */
-  OptionName option;                /* that names the target */
 };
 
 /* Immutable once it is made. */
 struct Target {
   Service service = Service::Sqs;
-  std::string id;     /* as AWS wants it in a request: the queue's URL, the topic's ARN, the bus's name or ARN */
+  std::string id;     /* as AWS wants it in a request: the queue's URL, the topic's or the bus's ARN */
   std::string name;   /* "queue \"orders.fifo\"", for texts */
   std::string region; /* "eu-central-1" */
   std::string url;    /* of all requests: "https://sqs.eu-central-1.amazonaws.com/" */

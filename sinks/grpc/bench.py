@@ -35,7 +35,7 @@ class Grpc(BesideLibrary):
         self.taken = channel.unary_unary(counter.TAKEN)
 
     def options(self):
-        return f"url 'https://127.0.0.1:{self.reach(self.server.port)}', allow_networks '127.0.0.0/8', concurrency '{CALLS}', ca_pem '{self.authority}'"
+        return f"url 'https://127.0.0.1:{self.reach(self.server.port)}', allow_networks '127.0.0.0/8', concurrency '{CALLS}', ssl_ca_pem '{self.authority}'"
 
     def count(self):
         return int(self.taken(b""))

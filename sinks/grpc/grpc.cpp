@@ -33,23 +33,23 @@ public:
   std::vector<Advice> advise(const SinkConfig &config, const Options &server,
                              const Options * /*mapping*/) const override {
     std::vector<Advice> found = HttpPeer::advise(server, URL);
-    if (config.max_payload() > default_max_message_bytes)
+    if (config.max_payload() > default_max_message)
       found.push_back(
           {"size",
            "It takes larger events than servers receive by default (4 MiB): such a server refuses each of "
            "them with RESOURCE_EXHAUSTED.",
            "-- if the server was not told to receive more: " +
-               set_option(server, MAX_MESSAGE_BYTES, std::to_string(default_max_message_bytes)),
+               set_option(server, MAX_MESSAGE, size_text(default_max_message)),
            true});
     return found;
   }
   void client_library(ob_client_library &out) const override { describe_libcurl(out); }
   KindDefaults defaults(const Options &server) const override {
     GrpcOptions options;
-    GrpcOptions::table().read_one(server, MAX_MESSAGE_BYTES, options);
+    GrpcOptions::table().read_one(server, MAX_MESSAGE, options);
     return {.max_attempts = 10,
-            .retry = "exponential 100ms..5min",
-            .largest_message = options.max_message_bytes,
+            .retry = "100ms..5min",
+            .largest_message = options.max_message,
             .longest_answer = HttpPeer::longest_answer(server)};
   }
 };

@@ -46,8 +46,8 @@ GrpcConfig::GrpcConfig(const Options &server, const Options *mapping) : knows_ma
   read_mapping(*mapping);
   check_certificate_is_used(origin);
   secret_headers_ = mapping_headers;
-  if (!bearer_token.empty())
-    secret_headers_.emplace_back("authorization", "Bearer " + bearer_token);
+  if (!token.empty())
+    secret_headers_.emplace_back("authorization", "Bearer " + token);
   for (auto &[name, value] : secret_headers_)
     if (find_header(server_headers, name))
       throw BadInput(OB_BAD_VALUE, HEADERS, "metadata \"" + name + "\" is given twice",
@@ -55,11 +55,10 @@ GrpcConfig::GrpcConfig(const Options &server, const Options *mapping) : knows_ma
 }
 
 void GrpcConfig::check_event(const ob_event &event) const {
-  check_message_size(
-      message_size(form, event), max_message_bytes,
-      {"a gRPC message", "Its message has",
-       "Raise option \"max_message_bytes\" of the sink and what the server receives, or send a reference "
-       "to the data."});
+  check_message_size(message_size(form, event), max_message,
+                     {"a gRPC message", "Its message has",
+                      "Raise option \"max_message\" of the sink and what the server receives, or send a reference "
+                      "to the data."});
   (void)event_metadata(event);
 }
 
@@ -130,7 +129,7 @@ Preview GrpcConfig::preview(const ob_event &event, int64_t) const {
   for (auto &[name, value] : event_metadata(event))
     parts.push_back(bytes_part("metadata", name, value));
   if (!knows_mapping_)
-    parts.push_back(text_part("metadata", "authorization", "(Bearer ***, when the user mapping has bearer_token)"));
+    parts.push_back(text_part("metadata", "authorization", "(Bearer ***, when the user mapping has token)"));
   for (auto &[name, value] : secret_headers_)
     parts.push_back(text_part("metadata", lower(name), value.starts_with("Bearer ") ? "(Bearer ***)" : "(***)"));
   parts.push_back(bytes_part("metadata", "content-length", std::to_string(framed(message).size())));

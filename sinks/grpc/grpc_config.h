@@ -19,7 +19,7 @@ public:
   GrpcConfig(const Options &server, const Options *mapping); /* throws BadInput */
 
   void check_event(const ob_event &event) const override;
-  size_t max_payload() const override { return max_message_bytes; }
+  size_t max_payload() const override { return max_message; }
   std::chrono::milliseconds longest_delay() const override { return max_pause; }
   Preview preview(const ob_event &event, int64_t now) const override;
 

@@ -19,7 +19,7 @@ std::string parse_url(const std::string &name, const std::string &value) {
     refuse_value(name, "Expected an https URL such as https://events.example.com:443.", example);
   case OriginFault::User:
     refuse_value(name, "A URL must not carry a user name or a password.",
-                 "Put a token into the user mapping: CREATE USER MAPPING FOR PUBLIC SERVER ... OPTIONS (bearer_token "
+                 "Put a token into the user mapping: CREATE USER MAPPING FOR PUBLIC SERVER ... OPTIONS (token "
                  "'...').");
   case OriginFault::NotAscii:
     refuse_value(name, host_is_not_ascii, write_punycode);
@@ -68,11 +68,11 @@ const OptionTable<GrpcOptions> &GrpcOptions::table() {
           .otherwise("required"),
       row(METHOD, &Of::call_method, Text{check_method, "`/PACKAGE.SERVICE/METHOD`"},
           "The unary method that is called."),
-      row("message", &Of::form,
+      row(FORMAT, &Of::form,
           Choice<MessageForm>{{{"event", MessageForm::Event}, {"payload_bytes", MessageForm::PayloadBytes}}},
           "What is sent: the message `outbox.v1.Event` of [sink.proto](sinks/grpc/sink.proto), or the bytes of the "
           "event as they are."),
-      row(MAX_MESSAGE_BYTES, &Of::max_message_bytes, Integer{1024, 2'147'483'647, "bytes"},
+      row(MAX_MESSAGE, &Of::max_message, Size{1024, size_t{2047} << 20},
           "Largest message; keep it within what the server receives, which by default is this in most languages: "
           "`outbox.doctor()` names a sink whose limit is above it."),
       row(HEADERS, &Of::server_headers,
@@ -84,8 +84,7 @@ const OptionTable<GrpcOptions> &GrpcOptions::table() {
       row(HEADERS, &Of::mapping_headers, As{parse_metadata, "a flat JSON object"},
           "Metadata that is secret, without variables.")
           .in_user_mapping(),
-      row(BEARER_TOKEN, &Of::bearer_token, Text{check_bearer_token},
-          "Sent as the metadata `authorization: Bearer ...`.")
+      row(TOKEN, &Of::token, Text{check_bearer_token}, "Sent as the metadata `authorization: Bearer ...`.")
           .as_secret(),
       HttpPeer::certificate_rows());
   return table;
@@ -103,10 +102,10 @@ void GrpcOptions::read_server(const Options &server) {
 void GrpcOptions::read_mapping(const Options &mapping) {
   table().read(mapping, OB_USER_MAPPING, *this);
   complete_peer_mapping();
-  if (!bearer_token.empty() && find_header(mapping_headers, "authorization"))
-    throw BadInput(OB_BAD_VALUE, BEARER_TOKEN, "options \"headers\" and \"bearer_token\" exclude each other",
+  if (!token.empty() && find_header(mapping_headers, "authorization"))
+    throw BadInput(OB_BAD_VALUE, TOKEN, "options \"headers\" and \"token\" exclude each other",
                    "Each of them makes the metadata authorization.", "Leave one of them out.");
-  secrets.add(bearer_token);
+  secrets.add(token);
   for (auto &[name, value] : mapping_headers)
     secrets.add_header(value);
 }

@@ -13,16 +13,16 @@ namespace outbox::grpc {
 inline constexpr OptionName METHOD{"method"};
 
 /* The size of the largest message that gRPC's libraries receive by default. */
-constexpr size_t default_max_message_bytes = 4'194'304;
+constexpr size_t default_max_message = 4'194'304;
 
 /* Immutable once it is parsed. */
 struct GrpcOptions : HttpPeer {
   std::string origin; /* of option `url` */
   std::string call_method = "/outbox.v1.Sink/Publish";
   MessageForm form = MessageForm::Event;
-  size_t max_message_bytes = default_max_message_bytes;
+  size_t max_message = default_max_message;
   HttpHeaders server_headers, mapping_headers; /* metadata */
-  std::string bearer_token;
+  std::string token;
 
   static const OptionTable<GrpcOptions> &table();
   /* Both throw BadInput. */

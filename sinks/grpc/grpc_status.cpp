@@ -208,7 +208,7 @@ Status status_of(const HttpTransfer &answer, CURLcode code) {
 const char *remedy(Code code) {
   switch (code) {
   case Code::Unauthenticated:
-    return "Look at bearer_token, headers and ssl_certificate_pem in PUBLIC's user mapping.";
+    return "Look at token, headers and ssl_certificate_pem in PUBLIC's user mapping.";
   case Code::PermissionDenied:
     return "Let the server allow this client to call the method, or look at the credentials in PUBLIC's user "
            "mapping.";

@@ -17,7 +17,7 @@ static size_t message_bytes(const Options &server) {
 }
 
 KindDefaults kafka_defaults(const Options &server) {
-  return {.max_attempts = 10, .retry = "exponential 100ms..5min", .largest_message = message_bytes(server)};
+  return {.max_attempts = 10, .retry = "100ms..5min", .largest_message = message_bytes(server)};
 }
 
 KafkaMessages::KafkaMessages(const KafkaRecordOptions &options, const Options &server)

@@ -92,7 +92,7 @@ std::vector<Row<KafkaRecordOptions>> KafkaRecordOptions::rows() {
   using Of = KafkaRecordOptions;
   std::vector<Row<FormatOptions>> format = FormatOptions::rows();
   for (Row<FormatOptions> &each : format)
-    if (std::string_view(each.name.text) == HEADERS.text) {
+    if (std::string_view(each.name.text) == ADDITIONAL_PLACEMENT.text) {
       each.takes = "`column:PLACE[:alias], ...`; a place is `header`, `envelope` or `partition`";
       each.fallback = std::string("of `debezium`: `") + default_headers + "`";
     }
@@ -120,14 +120,15 @@ std::vector<Row<KafkaRecordOptions>> KafkaRecordOptions::rows() {
 
 void KafkaRecordOptions::complete_record(const Options &server) {
   check_format(server);
-  if (format == Format::Debezium && !find_option(server, HEADERS)) {
-    placements = parse_placements(HEADERS, default_headers);
+  if (format == Format::Debezium && !find_option(server, ADDITIONAL_PLACEMENT)) {
+    placements = parse_placements(ADDITIONAL_PLACEMENT, default_headers);
     for (Placement &placement : placements)
       placement.is_default = true;
   }
   for (const Placement &placement : placements)
     if (placement.place == Place::Partition) {
-      refuse_without_meaning(server, PARTITION, "Option \"headers\" names a column that is the partition.");
+      refuse_without_meaning(server, PARTITION,
+                             "Option \"additional_placement\" names a column that is the partition.");
       partition = Template::of(placement.field);
       partition_is_column = true;
     }

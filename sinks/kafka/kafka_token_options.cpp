@@ -14,9 +14,7 @@
 namespace outbox {
 namespace {
 
-constexpr OptionName HTTPS_CA_PEM{"https_ca_pem"}, AWS_REGION{"aws_region"};
-constexpr aws::CredentialNames aws_names{OptionName("aws_credentials"), OptionName("aws_access_key_id"),
-                                         OptionName("aws_secret_access_key"), OptionName("aws_session_token")};
+constexpr OptionName HTTPS_CA_PEM{"https_ca_pem"};
 /* Of librdkafka's properties, those that are options of these tokens. */
 constexpr OptionName SASL_OAUTHBEARER_CLIENT_ID{"sasl_oauthbearer_client_id"},
     SASL_OAUTHBEARER_CLIENT_SECRET{"sasl_oauthbearer_client_secret"},
@@ -105,17 +103,18 @@ void check_without_meaning(const KafkaProperties &given, const Options &server, 
                               SASL_OAUTHBEARER_EXTENSIONS, SASL_OAUTHBEARER_TOKEN_ENDPOINT_URL, HTTPS_CA_PEM})
         refuse_without_meaning(*options, name, reason);
     else
-      for (OptionName name : {AWS_REGION, aws_names.credentials, aws_names.access_key_id, aws_names.secret_access_key,
-                              aws_names.session_token})
+      for (OptionName name : {aws::AWS_REGION, aws::AWS_CREDENTIALS, aws::AWS_ACCESS_KEY_ID,
+                              aws::AWS_SECRET_ACCESS_KEY, aws::AWS_SESSION_TOKEN})
         refuse_without_meaning(*options, name, reason);
   }
 }
 
 std::shared_ptr<const KafkaTokenSource> of_endpoint(const KafkaProperties &given, const KafkaTokenOptions &options) {
+  const std::string scope = get(given, "sasl.oauthbearer.scope");
   OauthClient client{.token_url = get(given, "sasl.oauthbearer.token.endpoint.url"),
                      .client_id = client_id(given),
                      .client_secret = client_secret(given),
-                     .scope = get(given, "sasl.oauthbearer.scope"),
+                     .parameters = scope.empty() ? FlatObject() : FlatObject{{"scope", scope}},
                      .ca_pem = options.https_ca_pem,
                      .ca_path = get(given, "https.ca.location"),
                      .advice = "look at sasl_oauthbearer_client_id, and at sasl_oauthbearer_client_secret in the "
@@ -146,7 +145,7 @@ std::string msk_token(const std::string &region, const aws::Credentials &credent
 }
 
 std::shared_ptr<const KafkaTokenSource> of_msk(const KafkaTokenOptions &options) {
-  auto credentials = options.credentials.source(true, aws_names);
+  auto credentials = options.credentials.source(true);
   const std::string &id = options.credentials.keys.access_key_id;
   return std::make_shared<KafkaTokenSource>(
       KafkaTokenSource{[credentials, region = options.aws_region](const Stop &stop) -> Grant<KafkaToken> {
@@ -196,13 +195,13 @@ std::vector<Row<KafkaTokenOptions>> KafkaTokenOptions::rows() {
   return joined<Of>(row(HTTPS_CA_PEM, &Of::https_ca_pem, Text{check_certificates_pem, "PEM"},
                         "Authorities of the certificate of a token endpoint.")
                         .otherwise("the system's authorities"),
-                    row(AWS_REGION, &Of::aws_region, Text{check_region, "`eu-central-1`"},
+                    row(aws::AWS_REGION, &Of::aws_region, Text{check_region, "`eu-central-1`"},
                         "Of the cluster, for tokens for [Amazon MSK](docs/kafka.md#amazon-msk-with-iam)."),
-                    within(&Of::credentials, aws::CredentialOptions::rows(aws_names)));
+                    within(&Of::credentials, aws::CredentialOptions::rows()));
 }
 
 void KafkaTokenOptions::check_mapping() const {
-  credentials.check_mapping(aws_names);
+  credentials.check_mapping();
 }
 
 void check_kafka_tokens(const KafkaProperties &given, const KafkaTokenOptions &options, const Options &server,
@@ -215,9 +214,9 @@ void check_kafka_tokens(const KafkaProperties &given, const KafkaTokenOptions &o
     return;
   }
   if (options.aws_region.empty())
-    missing(AWS_REGION, "A token for Amazon MSK is signed for the region of the cluster.",
+    missing(aws::AWS_REGION, "A token for Amazon MSK is signed for the region of the cluster.",
             "Use CREATE SERVER ... OPTIONS (aws_region 'eu-central-1').");
-  (void)options.credentials.source(mapping != nullptr, aws_names);
+  (void)options.credentials.source(mapping != nullptr);
 }
 
 std::shared_ptr<const KafkaTokenSource> kafka_token_source(const KafkaProperties &given,

@@ -48,7 +48,7 @@ public:
          "retention.ms, by a replay, a redrive or after a long outage, soon after it was acknowledged, and refuses "
          "one that is later than its message.timestamp.before.max.ms.",
          set_option(server, TIMESTAMP, "now") +
-             " -- consumers find the time of the event in a header with headers 'created_at:header'",
+             " -- consumers find the time of the event in a header with additional_placement 'created_at:header'",
          true}};
   }
   std::shared_ptr<const SinkConfig> parse(const Options &server, const Options *mapping, Owner owner) const override {

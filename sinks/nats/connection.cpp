@@ -65,7 +65,7 @@ bool Connection::next(Operation &operation) {
  * encrypted: with TLS it is anybody's, and a server that sends no other closes the connection at a message that is
  * too large. */
 void Connection::take_limits() {
-  constexpr size_t least = 1024; /* of option max_message_bytes */
+  constexpr size_t least = 1024; /* of option max_message */
   if (info_.max_payload == 0 || (options_.tls && !encrypted_))
     return;
   if (info_.max_payload < least)
@@ -101,7 +101,7 @@ PeerError Connection::refused(std::string_view error) const {
             "give the user mapping new credentials"};
   if (mentions(error, "Authorization") || mentions(error, "Authentication"))
     return {"login", OB_REASON_AUTH, "the server does not accept " + options_.who() + ": " + said,
-            "look at the user mapping: user and password, token, credentials or nkey_seed"};
+            "look at the user mapping: user and password, token or credentials"};
   if (mentions(error, "TLS Required"))
     return {"TLS", OB_REASON_TLS, "the server takes connections with TLS only", "set option tls 'true'"};
   return {"connect", OB_REASON_BROKER, "the server closed the connection: " + said};
@@ -145,10 +145,10 @@ std::string Connection::connect_text() const {
   add("pass", options_.password);
   add("auth_token", options_.token);
   add("jwt", options_.credentials ? options_.credentials->jwt : std::string());
-  if (options_.nkey && !info_.nonce.empty()) {
-    if (!options_.credentials)
-      add("nkey", options_.nkey->public_key());
-    add("sig", options_.nkey->sign(info_.nonce));
+  if (options_.credentials && !info_.nonce.empty()) {
+    if (options_.credentials->jwt.empty())
+      add("nkey", options_.credentials->nkey.public_key());
+    add("sig", options_.credentials->nkey.sign(info_.nonce));
   }
   return text + "}\r\n";
 }

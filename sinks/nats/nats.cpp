@@ -13,7 +13,8 @@ public:
   SecretMask secrets(const SinkConfig &config, const Options &mapping) const override {
     SecretMask mask = SinkKind::secrets(config, mapping);
     if (const auto &parts = static_cast<const NatsConfig &>(config).options.credentials) {
-      mask.add(parts->jwt);
+      if (!parts->jwt.empty())
+        mask.add(parts->jwt);
       mask.add(parts->seed);
     }
     return mask;

@@ -58,7 +58,7 @@ void check_placements(const std::vector<Placement> &placements, bool cloud_event
     if (placement.place != Place::Header)
       continue;
     if (std::string problem = name_problem(placement.alias, cloud_events); !problem.empty())
-      throw BadInput(OB_BAD_VALUE, HEADERS, shown_name(placement.alias) + " cannot be a header", problem,
+      throw BadInput(OB_BAD_VALUE, ADDITIONAL_PLACEMENT, shown_name(placement.alias) + " cannot be a header", problem,
                      "Give the column another alias: column:header:alias.");
   }
 }

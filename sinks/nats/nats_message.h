@@ -41,7 +41,7 @@ class MessageMaker : public RecordMaker {
 public:
   using Content = nats::Content;
   static constexpr SizeWords too_large{"a NATS message", "With its headers it has",
-                                       "Raise option \"max_message_bytes\" of the sink and max_payload of the "
+                                       "Raise option \"max_message\" of the sink and max_payload of the "
                                        "server, or send a reference to the data."};
 
   /* The options must outlive it. */

@@ -16,7 +16,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::initializer_list<OptionName> logins = {USER, TOKEN, CREDENTIALS, NKEY_SEED};
+constexpr std::initializer_list<OptionName> logins = {USER, TOKEN, CREDENTIALS};
 
 void check_stream(const std::string &name, const std::string &value) {
   auto illegal = [](char c) {
@@ -50,22 +50,20 @@ const OptionTable<NatsOptions> &NatsOptions::table() {
           "it: any stream that takes the subject acknowledges then.")
           .otherwise("any"),
       FormatOptions::rows(),
-      row("max_in_flight", &Of::max_in_flight, Integer{1, 50'000, "messages"},
+      row("max_in_flight", &Of::max_in_flight, Integer{1, 50'000, "unacknowledged messages"},
           "Unacknowledged messages, of different keys, per worker."),
-      row(MAX_MESSAGE_BYTES, &Of::max_message_bytes,
-          Integer{1024, 67'108'864, "bytes"}, /* the server's own limit of its limit */
+      row(MAX_MESSAGE, &Of::max_message, Size{1024, 67'108'864}, /* the server's own limit of its limit */
           "Largest message with its headers; at most the server's `max_payload`."),
-      row("ping_interval", &Of::ping_interval, WholeSeconds{1s, 1h},
+      row("heartbeat", &Of::heartbeat, WholeSeconds{1s, 1h},
           "A server that sends nothing for twice as long is gone."),
       row("inbox_prefix", &Of::inbox_prefix, Text{check_inbox_prefix, "a subject of at most 128 bytes"},
           "Where acknowledgements arrive; the user needs the right to subscribe below it."),
       row(USER, &Of::user, Text{check_not_empty}, "Name to log in with.").in_user_mapping(),
       row(PASSWORD, &Of::password, Text{check_not_empty}, "Password of the user.").as_secret(),
       row(TOKEN, &Of::token, Text{check_not_empty}, "Token to log in with.").as_secret(),
-      row(CREDENTIALS, &Of::credentials, Credentials::parse,
-          "The content of a `.creds` file: a user's JWT and the seed of its nkey.")
+      row(CREDENTIALS, &Of::credentials, As{Credentials::parse, "a file's text, or `SU...`"},
+          "The content of a `.creds` file, which has a user's JWT and the seed of its nkey; or the seed of an nkey alone.")
           .as_secret(),
-      row(NKEY_SEED, &Of::nkey, As{Nkey::parse, "`SU...`"}, "Seed of an nkey to log in with.").as_secret(),
       ConnectOptions::rows());
   return table;
 }
@@ -83,8 +81,6 @@ void NatsOptions::check_mapping(const Options &mapping) {
   }
   require_with(mapping, PASSWORD, USER);
   require_with(mapping, USER, PASSWORD);
-  if (credentials)
-    nkey = credentials->nkey;
 }
 
 void NatsOptions::check_server(const Options &server) const {
@@ -95,9 +91,7 @@ void NatsOptions::check_server(const Options &server) const {
 
 std::string NatsOptions::who() const {
   if (credentials)
-    return "the credentials of " + nkey->public_key();
-  if (nkey)
-    return "nkey " + nkey->public_key();
+    return (credentials->jwt.empty() ? "nkey " : "the credentials of ") + credentials->nkey.public_key();
   if (!token.empty())
     return "the token";
   if (!user.empty())

@@ -14,8 +14,7 @@
 
 namespace outbox::nats {
 
-inline constexpr OptionName SUBJECT{"subject"}, STREAM{"stream"}, TOKEN{"token"}, CREDENTIALS{"credentials"},
-    NKEY_SEED{"nkey_seed"};
+inline constexpr OptionName SUBJECT{"subject"}, STREAM{"stream"}, CREDENTIALS{"credentials"};
 
 /* Immutable once it is parsed. */
 struct NatsOptions : ConnectOptions, FormatOptions {
@@ -31,12 +30,11 @@ struct NatsOptions : ConnectOptions, FormatOptions {
   Template subject = Template::parse(SUBJECT, "outbox.event.${aggregate_type}.${event_type}");
   std::string stream; /* empty: any */
   uint32_t max_in_flight = 2000;
-  size_t max_message_bytes = 1'048'576; /* the default of a server's max_payload */
-  std::chrono::seconds ping_interval{30};
+  size_t max_message = 1'048'576; /* the default of a server's max_payload */
+  std::chrono::seconds heartbeat{30};
   std::string inbox_prefix = "_INBOX";
   std::string user, password, token;
   std::optional<Credentials> credentials;
-  std::optional<Nkey> nkey; /* that of the credentials, too */
 
   static const OptionTable<NatsOptions> &table();
   /* Of ConnectOptions::parse(). */

@@ -22,9 +22,9 @@ private:
 
   void compare_limits() {
     const size_t most = connection_->max_payload();
-    if (most < config_.options.max_message_bytes)
+    if (most < config_.options.max_message)
       probe_.passed("max_payload", "max_payload of the server is " + std::to_string(most) + " bytes",
-                    "Set max_message_bytes to that, so that larger events are refused when they are enqueued.");
+                    "Set max_message to that, so that larger events are refused when they are enqueued.");
   }
 
   /* The answer to what has been written with this number, or the server's words that it is not allowed. */

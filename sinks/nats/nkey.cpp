@@ -134,9 +134,14 @@ Credentials Credentials::parse(const std::string &name, const std::string &text)
   Credentials made{std::string(line_after(text, "BEGIN NATS USER JWT")),
                    std::string(line_after(text, "BEGIN USER NKEY SEED")),
                    {}};
-  if (made.jwt.empty() || made.seed.empty())
-    refuse_value(name, "Expected the content of a .creds file, with a NATS USER JWT and a USER NKEY SEED.",
-                 "`nsc generate creds` writes it.");
+  if (const std::string_view whole = trim(text); whole.starts_with("SU") && whole.find('\n') == whole.npos)
+    made = {{}, std::string(whole), {}};
+  else if (made.jwt.empty() || made.seed.empty())
+    refuse_value(
+        name,
+        "Expected the content of a .creds file, with a NATS USER JWT and a USER NKEY SEED, or the seed of an "
+        "nkey, which begins with SU.",
+        "`nsc generate creds` writes such a file.");
   made.nkey = Nkey::parse(name, made.seed);
   return made;
 }

@@ -25,9 +25,10 @@ private:
   std::array<unsigned char, 32> seed_{};
 };
 
-/* The parts of a .creds file. */
+/* The parts of a .creds file, or an nkey alone. */
 struct Credentials {
-  std::string jwt, seed;
+  std::string jwt; /* empty: an nkey alone */
+  std::string seed;
   Nkey nkey; /* of the seed */
   /* Throws BadInput about option `name`, without the text. */
   static Credentials parse(const std::string &name, const std::string &text);

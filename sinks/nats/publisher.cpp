@@ -15,9 +15,9 @@ void Publisher::on_connected() {
   connected_at_us_ = duration_cast<microseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
   told_of_duplicate_ = pinged_ = false;
   asked_at_ = acknowledged_at_ = {};
-  if (size_t most = connection_->max_payload(); most < config_->options.max_message_bytes)
+  if (size_t most = connection_->max_payload(); most < config_->options.max_message)
     reporter_->log(OB_LOG_WARNING, "max_payload of the server is " + std::to_string(most) +
-                                       " bytes: set max_message_bytes to that, so that larger events are refused "
+                                       " bytes: set max_message to that, so that larger events are refused "
                                        "when they are enqueued");
 }
 
@@ -28,7 +28,7 @@ void Publisher::forget_in_flight() {
 }
 
 Publisher::Time Publisher::look_at() const {
-  Time at = std::min(PeerSender::look_at(), alive_at_ + config_->options.ping_interval * (pinged_ ? 2 : 1));
+  Time at = std::min(PeerSender::look_at(), alive_at_ + config_->options.heartbeat * (pinged_ ? 2 : 1));
   if (connection_->unsent() < most_unsent)
     for (const auto &[subject, waiting] : waiting_)
       at = std::min(at, targets_.ready_at(subject));
@@ -40,7 +40,7 @@ Publisher::Time Publisher::look_at() const {
 }
 
 void Publisher::check_time(Time now) {
-  const auto interval = config_->options.ping_interval;
+  const auto interval = config_->options.heartbeat;
   const bool stalled = stall_detector_.is_stalled(in_flight_.size(), now);
   const bool drains =
       (stalled || now - alive_at_ >= 2 * interval) && stall_detector_.drains(connection_->queued(), now);

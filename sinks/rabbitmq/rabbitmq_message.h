@@ -41,7 +41,7 @@ class MessageMaker : public RecordMaker {
 public:
   using Content = rabbitmq::Content;
   static constexpr SizeWords too_large{"a RabbitMQ message", "Its body has",
-                                       "Raise option \"max_message_bytes\" of the sink and max_message_size of the "
+                                       "Raise option \"max_message\" of the sink and max_message_size of the "
                                        "broker, or send a reference to the data."};
 
   /* The options must outlive it. */

@@ -47,7 +47,7 @@ void check_placements(const std::vector<Placement> &placements) {
   for (const Placement &placement : placements) {
     if (placement.place == Place::Header &&
         (placement.alias.size() > longest_short_string || routes(placement.alias)))
-      throw BadInput(OB_BAD_VALUE, HEADERS, shown_name(placement.alias) + " cannot be a header",
+      throw BadInput(OB_BAD_VALUE, ADDITIONAL_PLACEMENT, shown_name(placement.alias) + " cannot be a header",
                      "Names have at most 255 bytes, and RabbitMQ takes CC and BCC as routing keys.",
                      "Give the column another alias: column:header:alias.");
   }
@@ -68,10 +68,9 @@ const OptionTable<RabbitOptions> &RabbitOptions::table() {
           .otherwise("required"),
       row(ROUTING_KEY, &Of::routing_key, As{parse_routing_key, "at most 255 bytes"}, "Routing key: a template."),
       FormatOptions::rows(), row("vhost", &Of::vhost, Text{check_short, "at most 255 bytes"}, "Virtual host."),
-      row("max_in_flight", &Of::max_in_flight, Integer{1, 50'000, "messages"},
+      row("max_in_flight", &Of::max_in_flight, Integer{1, 50'000, "unacknowledged messages"},
           "Unconfirmed messages, of different keys, per worker."),
-      row(MAX_MESSAGE_BYTES, &Of::max_message_bytes,
-          Integer{1024, 536'870'912, "bytes"}, /* RabbitMQ's own limit of its limit */
+      row(MAX_MESSAGE, &Of::max_message, Size{1024, 536'870'912}, /* RabbitMQ's own limit of its limit */
           "Largest body; keep it within the broker's `max_message_size`."),
       row(MANDATORY, &Of::mandatory, Boolean{},
           "The broker returns messages that no queue takes. Set it to `false` only for an exchange that returns what "

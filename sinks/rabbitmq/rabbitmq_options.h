@@ -38,7 +38,7 @@ struct RabbitOptions : ConnectOptions, FormatOptions {
   Template routing_key = Template::parse(ROUTING_KEY, "${aggregate_type}.${event_type}");
   std::string vhost = "/";
   uint32_t max_in_flight = 2000;
-  size_t max_message_bytes = 16'777'216;
+  size_t max_message = 16'777'216;
   bool mandatory = true;
   std::chrono::seconds heartbeat{30};
   std::string user = "guest", password = "guest"; /* what a new broker accepts from its own machine */

@@ -37,7 +37,7 @@ class EntryMaker : public RecordMaker {
 public:
   using Content = Entry;
   static constexpr SizeWords too_large{"an entry of Redis", "Its payload has",
-                                       "Raise option \"max_message_bytes\" of the sink and, above 512 MB, "
+                                       "Raise option \"max_message\" of the sink and, above 512 MB, "
                                        "proto-max-bulk-len of the server, or send a reference to the data."};
 
   /* The options must outlive it. */

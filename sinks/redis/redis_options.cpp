@@ -6,8 +6,6 @@
 
 namespace outbox::redis {
 
-using namespace std::chrono_literals;
-
 static Template parse_stream(const std::string &name, const std::string &value) {
   if (value.empty())
     throw_bad_value(name, value, "A stream has a name.");
@@ -35,12 +33,9 @@ const OptionTable<RedisOptions> &RedisOptions::table() {
           "An event is delivered when the master and this number of replicas have it in memory (WAIT); without the option "
           "when the master has it.")
           .otherwise("none"),
-      row(WAIT_TIMEOUT, &Of::wait_timeout,
-          Duration{100ms, 10s}, /* well below the 30 s without an answer after which a connection is given up */
-          "With `wait_replicas`: when the sink says that replicas are missing."),
-      row("max_in_flight", &Of::max_in_flight, Integer{1, 50'000, "entries"},
+      row("max_in_flight", &Of::max_in_flight, Integer{1, 50'000, "unacknowledged messages"},
           "Entries without a reply, of different keys, per worker."),
-      row(MAX_MESSAGE_BYTES, &Of::max_message_bytes, Integer{1024, 536'870'912, "bytes"},
+      row(MAX_MESSAGE, &Of::max_message, Size{1024, 536'870'912},
           "Largest payload; keep it within the server's `proto-max-bulk-len`, whose default is the largest."),
       row(USER, &Of::user, Text{check_not_empty}, "Name to log in with.").in_user_mapping(),
       row(PASSWORD, &Of::password, Text{check_not_empty},
@@ -58,8 +53,6 @@ void RedisOptions::check_mapping(const Options &mapping) const {
 void RedisOptions::check_server(const Options &server) const {
   check_format(server);
   refuse_partition("an entry", STREAM);
-  if (wait_replicas == 0)
-    refuse_without_meaning(server, WAIT_TIMEOUT, "The sink waits for no replicas: set wait_replicas.");
 }
 
 }  // namespace outbox::redis

@@ -1,7 +1,6 @@
 /* redis_options.h: the options of servers and user mappings. */
 #pragma once
 
-#include <chrono>
 #include <optional>
 #include <string>
 
@@ -12,8 +11,10 @@
 
 namespace outbox::redis {
 
-inline constexpr OptionName STREAM{"stream"}, MAXLEN{"maxlen"}, WAIT_REPLICAS{"wait_replicas"},
-    WAIT_TIMEOUT{"wait_timeout"};
+inline constexpr OptionName STREAM{"stream"}, MAXLEN{"maxlen"}, WAIT_REPLICAS{"wait_replicas"};
+
+/* Of WAIT: when the sink says that replicas are missing. It then asks again, so no event fails by it. */
+constexpr const char *wait_timeout_ms = "1000";
 
 /* Immutable once it is parsed. */
 struct RedisOptions : ConnectOptions, FormatOptions {
@@ -30,9 +31,8 @@ struct RedisOptions : ConnectOptions, FormatOptions {
   std::optional<int64_t> maxlen;
   int database = 0;
   uint32_t wait_replicas = 0;
-  std::chrono::milliseconds wait_timeout{1000};
   uint32_t max_in_flight = 2000;
-  size_t max_message_bytes = 16'777'216;
+  size_t max_message = 16'777'216;
   std::string user = "default", password; /* no password: no login */
 
   static const OptionTable<RedisOptions> &table();

@@ -52,8 +52,7 @@ private:
     if (config_.options.wait_replicas == 0)
       return true;
     std::string least = std::to_string(config_.options.wait_replicas);
-    std::string limit = std::to_string(config_.options.wait_timeout.count());
-    Reply reply = ask({"WAIT", least, limit}, "replicas");
+    Reply reply = ask({"WAIT", least, wait_timeout_ms}, "replicas");
     const std::optional<uint64_t> replicas = number_of(*reply);
     bool enough = replicas && *replicas >= config_.options.wait_replicas;
     std::string fact = is_error(*reply) ? read_error(text_of(*reply)).text

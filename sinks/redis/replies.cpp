@@ -66,9 +66,8 @@ void Writer::on_replicas(uint64_t replicas) {
   if (!blocked_.empty())
     return;
   block("only " + std::to_string(replicas) + " of " + std::to_string(config_->options.wait_replicas) +
-        (replicas == 1 ? " replicas has" : " replicas have") + " the last entries after " +
-        std::to_string(config_->options.wait_timeout.count()) + " ms: start replicas of " + connection_->peer() +
-        ", or lower option wait_replicas");
+        (replicas == 1 ? " replicas has" : " replicas have") + " the last entries after " + wait_timeout_ms +
+        " ms: start replicas of " + connection_->peer() + ", or lower option wait_replicas");
 }
 
 void Writer::on_refused(Sent sent, std::string_view said) {

@@ -43,7 +43,7 @@ constexpr std::array known{
     Known{"CLUSTERDOWN ", Fault::Host, OB_REASON_BROKER, cluster},
     Known{"TRYAGAIN ", Fault::Host, OB_REASON_BROKER, cluster},
     Known{"ERR Protocol error: invalid bulk length", Fault::Event, OB_REASON_TOO_LARGE,
-          "raise proto-max-bulk-len of the server, or lower option max_message_bytes"},
+          "raise proto-max-bulk-len of the server, or lower option max_message"},
     Known{"ERR The stream has exhausted", Fault::Stream, OB_REASON_TOPIC,
           "rename or delete the stream, or correct option stream"},
     Known{"ERR max number of clients", Fault::Host, OB_REASON_CONNECTION, "raise maxclients of the server"},

@@ -32,11 +32,7 @@ void Writer::start(uint64_t serial, Message message) {
 
 /* Replicas have what was sent before. */
 void Writer::ask_replicas(Why why) {
-  send_command({},
-               Command({"WAIT", std::to_string(config_->options.wait_replicas),
-                        std::to_string(config_->options.wait_timeout.count())})
-                   .bytes(),
-               why);
+  send_command({}, Command({"WAIT", std::to_string(config_->options.wait_replicas), wait_timeout_ms}).bytes(), why);
   waits_in_flight_++;
 }
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "delivery/base/base64.h"
+#include "delivery/base/text.h"
 
 namespace outbox {
 namespace {
@@ -17,25 +18,14 @@ namespace {
                  "Use CREATE USER MAPPING FOR PUBLIC SERVER ... OPTIONS (" + std::string(name) + " '...').");
 }
 
-void add_signing_keys(const WebhookOptions &options, WebhookAuth &auth) {
-  if (options.old_secret && !options.secret)
-    required(SECRET, OLD_SECRET, "During a rotation both sign: the new secret and the old one.");
-  for (const auto &key : {options.secret, options.old_secret})
-    if (key)
-      auth.signing_keys.push_back(*key);
-  if (auth.signing_keys.size() == 2 && auth.signing_keys[0] == auth.signing_keys[1])
-    refuse_value(OLD_SECRET, "It is the same as option \"secret\".",
-                 "Set secret to the new one, and old_secret to the one that receivers still know.");
-}
-
 void add_authorization(const Options &mapping, WebhookAuth &auth) {
-  auto *username = find_option(mapping, USERNAME), *password = find_option(mapping, PASSWORD);
-  auto *token = find_option(mapping, BEARER_TOKEN);
+  auto *username = find_option(mapping, USER), *password = find_option(mapping, PASSWORD);
+  auto *token = find_option(mapping, TOKEN);
   std::vector<OptionName> kinds;
   if (username || password)
-    kinds.push_back(USERNAME);
+    kinds.push_back(USER);
   if (token)
-    kinds.push_back(BEARER_TOKEN);
+    kinds.push_back(TOKEN);
   if (find_header(auth.headers, "authorization"))
     kinds.push_back(HEADERS);
   if (kinds.size() > 1)
@@ -43,7 +33,7 @@ void add_authorization(const Options &mapping, WebhookAuth &auth) {
                    "options \"" + std::string(kinds[0]) + "\" and \"" + kinds[1].text + "\" exclude each other",
                    "A request has one header Authorization, and each of them makes it.", "Leave one of them out.");
   if (password && !username)
-    required(USERNAME, PASSWORD, "Basic authentication sends both.");
+    required(USER, PASSWORD, "Basic authentication sends both.");
   if (username) {
     std::string basic;
     append_base64(*username + ":" + (password ? *password : std::string()), basic);
@@ -58,7 +48,7 @@ void add_authorization(const Options &mapping, WebhookAuth &auth) {
 WebhookAuth WebhookAuth::of(const WebhookOptions &options, const Options &mapping) {
   WebhookAuth auth;
   auth.headers = options.mapping_headers;
-  add_signing_keys(options, auth);
+  auth.signing_keys = options.signing_keys;
   add_authorization(mapping, auth);
   return auth;
 }
@@ -70,14 +60,14 @@ void add_webhook_secrets(const WebhookOptions &options, const Options &mapping, 
   };
   for (auto &[name, value] : options.mapping_headers)
     secrets.add_header(value);
-  for (OptionName name : {SECRET, OLD_SECRET}) {
-    std::string value = given(name);
-    secrets.add(value);
+  const std::string keys = given(SECRET);
+  for (std::string_view key : split(keys, ',')) {
+    secrets.add(std::string(key));
     for (std::string_view prefix : {"whsec_", "whsk_"}) /* receivers may repeat the secret without it */
-      if (value.starts_with(prefix))
-        secrets.add(value.substr(prefix.size()));
+      if (key.starts_with(prefix))
+        secrets.add(std::string(key.substr(prefix.size())));
   }
-  secrets.add(options.bearer_token);
+  secrets.add(options.token);
   secrets.add(options.oauth_client_secret);
   if (!options.username.empty())
     secrets.add_basic(options.username, options.password);

@@ -18,10 +18,14 @@ static constexpr std::chrono::milliseconds longest_wait{5000};
 
 Batch Batch::parse(const std::string &option, const std::string &text) {
   try {
-    const std::vector<std::string_view> bounds = split(text, ',');
+    std::vector<std::string_view> bounds = split(text, ',');
+    const bool lines = bounds.size() > 1 && bounds.back() == "ndjson";
+    if (lines)
+      bounds.pop_back();
     if (bounds.size() > 3)
       throw_bad_value(option, text, "It has more than three bounds.");
-    Batch batch{.events = static_cast<size_t>(parse_int(option, std::string(bounds[0]), 1, most_events))};
+    Batch batch{.events = static_cast<size_t>(parse_int(option, std::string(bounds[0]), 1, most_events)),
+                .format = lines ? BatchFormat::Lines : BatchFormat::Array};
     if (bounds.size() > 1)
       batch.bytes = parse_size(option, std::string(bounds[1]), least_bytes, most_bytes);
     if (bounds.size() > 2)
@@ -30,7 +34,7 @@ Batch Batch::parse(const std::string &option, const std::string &text) {
   } catch (BadInput &bad) { /* the error is about one bound: add the whole syntax */
     bad.hint =
         "Write the most events of a request, and perhaps its most bytes, and how long its first event waits for "
-        "others: '100', '100, 1MB' or '100, 1MB, 20ms'.";
+        "others: '100', '100, 1MB' or '100, 1MB, 20ms'. For an event in each line add ndjson: '100, ndjson'.";
     throw;
   }
 }

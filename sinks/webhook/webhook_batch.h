@@ -1,5 +1,5 @@
 /*
- * webhook_batch.h: the options `batch` and `batch_format`: several events in one request. Which events those are is
+ * webhook_batch.h: the option `batch`: several events in one request. Which events those are is
  * the HTTP sender's decision (http_sender.h).
  */
 #pragma once
@@ -11,20 +11,22 @@
 #include <vector>
 
 #include "delivery/http/http_sender.h"
+#include "delivery/options/options.h"
 
 namespace outbox {
 
-/* The bounds of a request. */
+enum class BatchFormat { Array, Lines };
+
+/* The bounds of a request, and how its events are joined. */
 struct Batch {
   size_t events;
   size_t bytes = 1 << 20;            /* of the body; one event may be larger */
   std::chrono::milliseconds wait{0}; /* of the first event for others */
+  BatchFormat format = BatchFormat::Array;
 
-  /* Of option `batch`: '100', '100, 256kB', '100, 256kB, 20ms'. Throws BadInput. */
+  /* Of option `batch`: '100', '100, 256kB', '100, 256kB, 20ms', each also with ', ndjson'. Throws BadInput. */
   static Batch parse(const std::string &option, const std::string &text);
 };
-
-enum class BatchFormat { Array, Lines };
 
 /* A body of the JSON texts that are the bodies of these messages. */
 std::string batch_body(BatchFormat format, const std::vector<HttpMessage> &messages);

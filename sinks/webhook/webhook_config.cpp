@@ -34,10 +34,8 @@ void set_format(const Options &server, WebhookConfig &config) {
 
 /* The events of a request share its URL and its headers. */
 void set_batch(const Options &server, WebhookConfig &config) {
-  if (!config.batch) {
-    refuse_without_meaning(server, BATCH_FORMAT, "It says how the events of option \"batch\" are joined.");
+  if (!config.batch)
     return;
-  }
   const char *one_event = "In a request of several events it would be that of one of them.";
   if (config.format == WebhookFormat::CloudEvents)
     refuse_value(BATCH, "The attributes of a binary CloudEvent are headers, and a request has one of each.",
@@ -58,8 +56,7 @@ void set_batch(const Options &server, WebhookConfig &config) {
     if (text.find("${") != text.npos)
       refuse_value(BATCH, "Header \"" + name + "\" of option \"headers\" has variables. " + one_event,
                    "Write the variable into option body.");
-  const bool lines = config.batch_format == BatchFormat::Lines;
-  if (lines)
+  if (config.batch->format == BatchFormat::Lines)
     config.content_type = "application/x-ndjson";
   else if (config.cloud_events)
     config.content_type = "application/cloudevents-batch+json; charset=utf-8";
@@ -108,10 +105,6 @@ std::shared_ptr<const WebhookConfig> parse_webhook(const Options &server, const 
   set_batch(server, *config);
   for (auto &[name, text] : config->server_headers)
     set_header(name, text, *config);
-  config->id_header = config->header_prefix + "-id";
-  config->timestamp_header = config->header_prefix + "-timestamp";
-  config->signature_header = config->header_prefix + "-signature";
-
   check_oauth(*config, server, mapping);
   config->knows_mapping = mapping != nullptr;
   if (mapping) {

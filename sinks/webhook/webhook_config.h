@@ -16,16 +16,19 @@
 
 namespace outbox {
 
+/* Of Standard Webhooks. */
+inline constexpr const char *ID_HEADER = "webhook-id", *TIMESTAMP_HEADER = "webhook-timestamp",
+                            *SIGNATURE_HEADER = "webhook-signature";
+
 struct WebhookConfig final : SinkConfig, WebhookOptions {
   bool url_is_secret = false;                       // the URL is from the user mapping
   std::unique_ptr<const CloudEvents> cloud_events;  // null if the format is another
   HttpHeaders headers;                              // headers that are the same for every event
   std::vector<std::pair<std::string, Template>> event_headers;
   std::string content_type = "application/json";  // the content type of JSON bodies
-  std::string id_header, timestamp_header, signature_header;
-  WebhookAuth auth;                  // empty at DDL time and for checkers
-  std::optional<OauthClient> oauth;  // of each request's access token; none at DDL time and for checkers
-  bool knows_mapping = false;        // false: the user mapping was not given
+  WebhookAuth auth;                               // empty at DDL time and for checkers
+  std::optional<OauthClient> oauth;               // of each request's access token; none at DDL time and for checkers
+  bool knows_mapping = false;                     // false: the user mapping was not given
 
   bool is_https() const { return target.is_https(); }
   /* The URL of the requests that name none of their own. */

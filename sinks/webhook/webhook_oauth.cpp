@@ -15,8 +15,8 @@ namespace {
 
 /* A request has one header Authorization. */
 void check_other_kinds(const WebhookOptions &options, const Options &mapping) {
-  const OptionName *other = find_option(mapping, BEARER_TOKEN)                      ? &BEARER_TOKEN
-                            : find_option(mapping, USERNAME)                        ? &USERNAME
+  const OptionName *other = find_option(mapping, TOKEN)                             ? &TOKEN
+                            : find_option(mapping, USER)                            ? &USER
                             : find_header(options.mapping_headers, "authorization") ? &HEADERS
                                                                                     : nullptr;
   if (other)
@@ -29,7 +29,7 @@ void check_other_kinds(const WebhookOptions &options, const Options &mapping) {
 
 void check_oauth(const WebhookOptions &options, const Options &server, const Options *mapping) {
   if (options.oauth_token_url.empty()) {
-    for (OptionName name : {OAUTH_CLIENT_ID, OAUTH_SCOPE, OAUTH_AUDIENCE})
+    for (OptionName name : {OAUTH_CLIENT_ID, OAUTH_PARAMETERS})
       if (find_option(server, name))
         missing(OAUTH_TOKEN_URL, name, "Use ALTER SERVER ... OPTIONS (ADD oauth_token_url 'https://...').");
     if (mapping && find_option(*mapping, OAUTH_CLIENT_SECRET))
@@ -59,8 +59,7 @@ std::optional<OauthClient> oauth_client(const WebhookOptions &options) {
   return OauthClient{.token_url = options.oauth_token_url,
                      .client_id = options.oauth_client_id,
                      .client_secret = options.oauth_client_secret,
-                     .scope = options.oauth_scope,
-                     .audience = options.oauth_audience,
+                     .parameters = options.oauth_parameters,
                      .guard = options.guard,
                      .ca_pem = options.ca_pem,
                      .advice = "look at oauth_client_id, and at oauth_client_secret in the user mapping"};

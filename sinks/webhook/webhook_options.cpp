@@ -38,17 +38,12 @@ const OptionTable<WebhookOptions> &WebhookOptions::table() {
       row(BODY, &Of::body, As{BodyTemplate::parse, "`{\"payload\": ${payload}}`"},
           "Instead of the format's body: a JSON [template](docs/webhooks-reference.md#templates). Empty: no body.")
           .otherwise("that of the format"),
-      row(BATCH, &Of::batch, As{Batch::parse, "`100`, `100, 256kB`, `100, 256kB, 20ms`"},
+      row(BATCH, &Of::batch, As{Batch::parse, "`100`, `100, 256kB`, `100, 256kB, 20ms`, `100, ndjson`"},
           "[Several events in a request](docs/webhooks.md#several-events-in-one-request): at most so many (1 to 10000), "
           "with a body of so many bytes (1kB to 16MB; default 1MB), for which the first of them waits so long (0 to 5s; "
-          "default 0).")
+          "default 0). The body is a JSON array, with `ndjson` one event in each line (`application/x-ndjson`).")
           .otherwise("one event in a request, and no list"),
-      row(BATCH_FORMAT, &Of::batch_format,
-          Choice<BatchFormat>{{{"array", BatchFormat::Array}, {"ndjson", BatchFormat::Lines}}},
-          "With `batch`: a JSON array, or one event in each line (`application/x-ndjson`)."),
       row(SOURCE, &Of::source, CloudEvents::parse_source, "Of CloudEvents: a template of a URI reference."),
-      row("header_prefix", &Of::header_prefix, Choice<std::string>{{{"webhook", "webhook"}, {"svix", "svix"}}},
-          "First part of the names of the headers for id, timestamp and signature."),
       row(IDEMPOTENCY_KEY, &Of::idempotency_key, Boolean{},
           "Whether [`Idempotency-Key`](docs/webhooks.md#call-an-existing-endpoint) carries the event's `dedup_key`, or "
           "else its id."),
@@ -68,26 +63,21 @@ const OptionTable<WebhookOptions> &WebhookOptions::table() {
           "unless `allow_http` is true."),
       row(OAUTH_CLIENT_ID, &Of::oauth_client_id, Text{check_oauth_text},
           "With `oauth_token_url`: who asks for tokens."),
-      row(OAUTH_SCOPE, &Of::oauth_scope, Text{check_oauth_text, "separated by blanks"},
-          "With `oauth_token_url`: scopes of the token.")
-          .otherwise("none is named"),
-      row(OAUTH_AUDIENCE, &Of::oauth_audience, Text{check_oauth_text},
-          "With `oauth_token_url`: who the token is for, where the token endpoint asks for it.")
-          .otherwise("none is named"),
-      row(SECRET, &Of::secret, As{SigningKey::parse, "`whsec_...`, or `whsk_...`"},
+      row(OAUTH_PARAMETERS, &Of::oauth_parameters,
+          As{parse_oauth_parameters, "`{\"scope\": \"events.write\", \"audience\": \"https://api.example\"}`"},
+          "With `oauth_token_url`: further parameters of the request for a token, such as `scope`, `audience` and "
+          "`resource`, as the token endpoint wants them."),
+      row(SECRET, &Of::signing_keys, As{SigningKey::parse_list, "`whsec_...`, or `whsk_...`; two with a comma"},
           "Signs every request. The base64 is of 24 to 64 random bytes, or of a "
-          "[private key](docs/webhooks.md#signatures-with-a-public-key).")
+          "[private key](docs/webhooks.md#signatures-with-a-public-key). During a rotation give the new key and then "
+          "the old one: the header then has both signatures.")
           .as_secret()
           .otherwise("requests are not signed"),
-      row(OLD_SECRET, &Of::old_secret, SigningKey::parse,
-          "During a rotation a second signing key: the header then has both signatures, that of `secret` first.")
-          .as_secret(),
-      row(BEARER_TOKEN, &Of::bearer_token, Text{check_bearer_token}, "Sent as `Authorization: Bearer ...`.")
-          .as_secret(),
+      row(TOKEN, &Of::token, Text{check_bearer_token}, "Sent as `Authorization: Bearer ...`.").as_secret(),
       row(OAUTH_CLIENT_SECRET, &Of::oauth_client_secret, Text{check_oauth_text},
           "Of `oauth_client_id`, for `oauth_token_url`.")
           .as_secret(),
-      row(USERNAME, &Of::username, Text{check_username}, "User name of Basic authentication.").as_secret(),
+      row(USER, &Of::username, Text{check_username}, "User name of Basic authentication.").as_secret(),
       row(PASSWORD, &Of::password, Text{check_password}, "Password of Basic authentication.").as_secret(),
       row(HEADERS, &Of::mapping_headers, As{parse_headers, "a flat JSON object"},
           "Headers that are secret, without variables.")

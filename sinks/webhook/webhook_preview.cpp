@@ -60,8 +60,8 @@ private:
     if (!config_.knows_mapping) {
       parts.push_back(
           text_part("header", "Authorization", "(Bearer *** or Basic ***, when the user mapping has them)"));
-      parts.push_back(text_part("header", config_.timestamp_header, "(the time of each attempt, in Unix seconds)"));
-      parts.push_back(text_part("header", config_.signature_header,
+      parts.push_back(text_part("header", TIMESTAMP_HEADER, "(the time of each attempt, in Unix seconds)"));
+      parts.push_back(text_part("header", SIGNATURE_HEADER,
                                 "(v1,*** or v1a,*** of each attempt, when the user mapping has a secret)"));
       return;
     }

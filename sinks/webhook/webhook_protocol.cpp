@@ -47,23 +47,22 @@ const char *hint_of(long status, bool batch) {
   switch (status) {
   case 401:
   case 403:
-    return "It does not accept the sink's credentials: look at bearer_token, username and password, "
+    return "It does not accept the sink's credentials: look at token, user and password, "
            "headers and secret in PUBLIC's user mapping, and whether the endpoint knows them.";
   case 404:
   case 405:
   case 410:
     return "No handler accepts events at this url: correct option url, above all its path, or option method.";
   case 407:
-    return "Correct proxy_username and proxy_password in PUBLIC's user mapping.";
+    return "Correct proxy_user and proxy_password in PUBLIC's user mapping.";
   case 429:
     return "The endpoint limits requests: set option rate_limit, or ask its operator for a higher limit.";
   default:
     return status >= 300 && status < 400 ? "Set option url to where the endpoint is now: redirects are not followed."
            : status >= 400 && status < 500
-               ? batch
-                     ? "The endpoint may accept no list of events: drop option batch, or set batch_format to what it "
-                       "reads. Its log may say more."
-                     : "The endpoint may accept only other types of events: see its log."
+               ? batch ? "The endpoint may accept no list of events: drop option batch, or give it the form that it "
+                         "reads. Its log may say more."
+                       : "The endpoint may accept only other types of events: see its log."
            : status >= 500 ? "See the endpoint's log."
                            : "";
   }

@@ -139,10 +139,10 @@ HttpMessage WebhookConfig::render_part(const ob_event &event) const {
 HttpMessage WebhookConfig::joined(const std::vector<HttpMessage> &parts) const {
   HttpMessage request;
   request.headers = parts.at(0).headers;
-  request.body = batch_body(batch_format, parts);
+  request.body = batch_body(batch->format, parts);
   request.headers.emplace_back("User-Agent", "outbox");
   request.headers.emplace_back("Content-Type", content_type);
-  request.headers.emplace_back(id_header, batch_id(parts));
+  request.headers.emplace_back(ID_HEADER, batch_id(parts));
   request.headers.insert(request.headers.end(), headers.begin(), headers.end());
   clear_blank_values(request.headers);
   return request;
@@ -156,7 +156,7 @@ HttpMessage WebhookConfig::render(const ob_event &event) const {
     request.url = target.render(event);
   request.headers.emplace_back("User-Agent", "outbox");
   write_content(event, request);
-  request.headers.emplace_back(id_header, uuid_text(event.id));
+  request.headers.emplace_back(ID_HEADER, uuid_text(event.id));
   if (idempotency_key)
     request.headers.emplace_back("Idempotency-Key", idempotency_key_of(event));
   request.headers.insert(request.headers.end(), headers.begin(), headers.end());
@@ -172,13 +172,13 @@ HttpHeaders WebhookConfig::attempt_headers(const HttpMessage &request, const std
   HttpHeaders added = auth.headers;
   if (token)
     added.emplace_back("Authorization", "Bearer " + *token);
-  added.emplace_back(timestamp_header, std::to_string(now));
+  added.emplace_back(TIMESTAMP_HEADER, std::to_string(now));
   std::string signatures;
   for (const standard_webhooks::SigningKey &key : auth.signing_keys)
     signatures.append(signatures.empty() ? "" : " ")
-        .append(key.sign(*find_header(request.headers, id_header), now, request.body));
+        .append(key.sign(*find_header(request.headers, ID_HEADER), now, request.body));
   if (!signatures.empty())
-    added.emplace_back(signature_header, std::move(signatures));
+    added.emplace_back(SIGNATURE_HEADER, std::move(signatures));
   return added;
 }
 

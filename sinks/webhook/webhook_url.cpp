@@ -57,8 +57,8 @@ void check_parts(const std::string &option, const std::string &value) {
     refuse_value(option, "Expected an https URL such as https://example.com/hooks.", example);
   case OriginFault::User:
     refuse_value(option, "A URL must not carry a user name or a password.",
-                 "Put them into the user mapping: CREATE USER MAPPING FOR PUBLIC SERVER ... OPTIONS (username '...', "
-                 "password '...'), or (bearer_token '...').");
+                 "Put them into the user mapping: CREATE USER MAPPING FOR PUBLIC SERVER ... OPTIONS (user '...', "
+                 "password '...'), or (token '...').");
   case OriginFault::NotAscii:
     refuse_value(option, host_is_not_ascii, write_punycode);
   }

@@ -254,8 +254,8 @@ bool ob_match_pairs(const char *match, ob_match *pairs, size_t *n, char *room, o
       return kept;
     };
     *n = 0;
-    for (const MatchPair &pair : parse_match("match", match))
-      pairs[(*n)++] = {keep(pair.name), keep(pair.value)};
+    for (const auto &[name, value] : parse_match("match", match))
+      pairs[(*n)++] = {keep(name), keep(value)};
     return true;
   });
 }

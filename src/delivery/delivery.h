@@ -58,11 +58,11 @@ typedef struct ob_match {
   ob_text value;
 } ob_match;
 
-/* Parses the option "match". `pairs` needs (strlen(match) + 1) / 4 elements; their texts are written to `buffer`,
+/* Parses the option "match". `pairs` needs strlen(match) / 6 elements; their texts are written to `buffer`,
  * which needs strlen(match) bytes. Returns false with *error filled when `match` is invalid. */
 bool ob_match_pairs(const char *match, ob_match *pairs, size_t *n, char *buffer, ob_error *error) noexcept;
 
-/* Retry policy: 'exponential 100ms..5min' (doubles, with random jitter over the upper half of each delay) or steps
+/* Retry policy: '100ms..5min' (doubles, with random jitter over the upper half of each delay) or steps
  * '15s*3, 5m*5' (the last one repeats; each delay is up to 10 % longer). `attempts` is the number of failed attempts,
  * from 1; `random` is a uniformly distributed number. With `slow` the delay is at least one minute, or the policy's
  * longest delay if that is shorter. */

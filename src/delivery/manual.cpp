@@ -38,7 +38,7 @@ public:
   std::shared_ptr<void> probe(std::shared_ptr<const SinkConfig>, Probe &) const override {
     refuse("there is nothing to probe");
   }
-  KindDefaults defaults(const Options &) const override { return {10, "exponential 100ms..5min"}; }
+  KindDefaults defaults(const Options &) const override { return {10, "100ms..5min"}; }
 };
 
 [[maybe_unused]] const auto *const manual_kind = new ManualKind;

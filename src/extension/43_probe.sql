@@ -93,7 +93,7 @@ AS $$
     CASE w.kind WHEN 'kafka' THEN 10000 ELSE 20000 END,
     (SELECT extract(epoch FROM max(o.option_value::interval))::bigint * 1000 + 5000
      FROM pg_options_to_table(s.srvoptions) AS o
-     WHERE o.option_name IN ('timeout', 'connect_timeout', 'wait_timeout')
+     WHERE o.option_name IN ('timeout', 'connect_timeout')
        AND o.option_value ~ '^[0-9]+ *(ms|s|m|min|h)$')))
   FROM pg_foreign_server AS s JOIN outbox_internal.wrappers AS w ON w.oid = s.srvfdw
   WHERE s.oid = probe_patience.server
@@ -116,6 +116,6 @@ COMMENT ON FUNCTION outbox.probe(text, interval, boolean) IS
   'outbox.probe, whose message has the header outbox-probe: true. Returns '
   'one row per step with its duration; a failed step says why and what to do, and '
   'ok is NULL for what could not be looked at. Without timeout it waits as long as the sink would: 20 seconds '
-  '(Kafka: 10), or 5 seconds more than its options timeout, connect_timeout and wait_timeout, at most 5 minutes. '
+  '(Kafka: 10), or 5 seconds more than its options timeout and connect_timeout, at most 5 minutes. '
   'Needs USAGE on the server. '
   'To check that all is well: SELECT bool_and(ok IS TRUE) FROM outbox.probe(''name'').';

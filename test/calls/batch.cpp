@@ -57,7 +57,7 @@ public:
         },
         4);
   }
-  KindDefaults defaults(const Options &) const override { return {3, "exponential 1s..2s"}; }
+  KindDefaults defaults(const Options &) const override { return {3, "1s..2s"}; }
 };
 
 [[maybe_unused]] const SinkKind &list_kind = *new ListKind;

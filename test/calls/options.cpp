@@ -12,8 +12,7 @@ const OptionList a_webhook = {{"url", "https://example.com/${aggregate_type}"},
                               {"retry", "5s, 1m"},
                               {"rate_limit", "10/s"},
                               {"allow_networks", "10.0.0.0/8"}};
-const OptionList webhook_secrets = {{"secret", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"},
-                                    {"bearer_token", "hush-hush"}};
+const OptionList webhook_secrets = {{"secret", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"}, {"token", "hush-hush"}};
 const OptionList cloudevents = {{"url", "https://example.com/"}, {"format", "cloudevents"}, {"source", "urn:x"}};
 const OptionList a_kafka = {{"bootstrap_servers", "localhost:9092"},
                             {"topic", "${aggregate_type}.events"},
@@ -62,7 +61,8 @@ const Scenario options_scenario("options", [] {
         OB_FORBIDDEN);
   check("a property", "kafka", OB_SERVER, {{"bootstrap_servers", "a:1"}, {"linger_ms", "soon"}}, true, OB_BAD_VALUE);
   check("a retry policy", "kafka", OB_SERVER, {{"bootstrap_servers", "a:1"}, {"retry", "often"}}, true, OB_BAD_VALUE);
-  check("a certificate", "webhook", OB_SERVER, {{"url", "https://x"}, {"ca_pem", "hush-hush"}}, true, OB_BAD_VALUE);
+  check("a certificate", "webhook", OB_SERVER, {{"url", "https://x"}, {"ssl_ca_pem", "hush-hush"}}, true,
+        OB_BAD_VALUE);
   check("networks", "webhook", OB_SERVER, {{"url", "https://x"}, {"allow_networks", "10.0.0.0/99"}}, true,
         OB_BAD_VALUE);
 
@@ -79,7 +79,7 @@ const Scenario options_scenario("options", [] {
   char buffer[100];
   size_t n = 0;
   as_ever("a match", true, OB_OK,
-          [&](ob_error *error) { return ob_match_pairs("region=eu", pairs, &n, buffer, error); });
+          [&](ob_error *error) { return ob_match_pairs(R"({"region": "eu"})", pairs, &n, buffer, error); });
   if (n != 1)
     failed("the match has %zu pairs", n);
   if (under_test([] { return ob_retry_delay_ms("5s, 1m", 1, false, 0); }) < 5000)

@@ -63,7 +63,7 @@ const Scenario webhook_tls("webhook-tls", [] {
     const std::string url = peer.url(), ca = authority.pem(), certificate = authority.pem(),
                       key = authority.key_pem();
     OptionList options = {
-        {"url", url.c_str()}, {"allow_networks", "127.0.0.0/8"}, {"ca_pem", ca.c_str()}, {"timeout", "3s"}};
+        {"url", url.c_str()}, {"allow_networks", "127.0.0.0/8"}, {"ssl_ca_pem", ca.c_str()}, {"timeout", "3s"}};
     Worker worker;
     worker.open("webhook", options, {{"ssl_certificate_pem", certificate.c_str()}, {"ssl_key_pem", key.c_str()}});
     worker.deliver(hook_keys, hook_events);

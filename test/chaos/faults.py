@@ -185,7 +185,7 @@ def change_workers(world: World, plan: Plan) -> None:
 
 
 def alter_server(world: World, name: str, plan: Plan) -> None:
-    world.sql(f"ALTER SERVER {world.name(name)} OPTIONS (SET retry 'exponential 50ms..{400 + plan.cycle % 50}ms')")
+    world.sql(f"ALTER SERVER {world.name(name)} OPTIONS (SET retry '50ms..{400 + plan.cycle % 50}ms')")
 
 
 # ---- routes ------------------------------------------------------------------------------------------------------

@@ -79,12 +79,12 @@ class World:
         for schema in SCHEMAS:
             self.db.sql(schema.read_text())
         self.db.sql("INSERT INTO chaos.aggregates SELECT unnest(%s::text[])", all_keys() + [f"echo-{key}" for key in own_keys()])
-        retry = {"retry": "exponential 50ms..500ms", "max_attempts": "12", "events": "*"}
+        retry = {"retry": "50ms..500ms", "max_attempts": "12", "events": "*"}
         self.db.kafka_sink("kafka", self.kafka, **retry, **TAKES["kafka"])
         # Events are kept for a day, so that both ways of recording a delivery are used.
         self.db.webhook_sink("crm", self.endpoint.receiver.url + "/${aggregate_id}", SECRET, timeout="2s", retention="1d", allow_networks=NETWORKS,
                              **retry, **TAKES["crm"])
-        self.db.webhook_sink("audit", self.audit.receiver, SECRET, on_dead_letter="block", ca_pem=ours.certificate,
+        self.db.webhook_sink("audit", self.audit.receiver, SECRET, on_dead_letter="block", ssl_ca_pem=ours.certificate,
                              **retry | {"max_attempts": "2"}, **TAKES["audit"])
         self.db.webhook_sink(LISTS, self.endpoint.receiver.url.replace("/hook", f"/{LISTS}"), SECRET, batch="20, 1MB, 5ms", timeout="2s", allow_networks=NETWORKS,
                              **retry, **TAKES[LISTS])

@@ -97,7 +97,7 @@ def test_the_peer_gets_what_it_documents(db, endpoint, sink):
 
     [url] = re.findall(r"https://[\w.-]+(/[^']*)'", step.sql)
     assert delivery.path == url
-    secret = re.search(r"bearer_token '(.*?)'", step.sql)
+    secret = re.search(r"\btoken '(.*?)'", step.sql)
     assert delivery.headers.get("authorization") == (f"Bearer {secret[1]}" if secret else None)
 
     assert same(delivery.body.decode()) == same(preview["body", ""])

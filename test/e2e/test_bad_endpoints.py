@@ -5,7 +5,7 @@ from outbox_rig import wait_until
 from outbox_rig.process import private_memory
 from outbox_rig.receiver import EMPTY, HUGE, OK, SECRET, garbage, redirect, status
 
-QUICK = {"retry": "exponential 50ms..200ms", "max_attempts": "1000"}
+QUICK = {"retry": "50ms..200ms", "max_attempts": "1000"}
 MB = 1 << 20
 
 

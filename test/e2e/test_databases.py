@@ -35,7 +35,7 @@ def drop(pg, admin):
 @pytest.mark.parametrize("closed, opened", [("IS_TEMPLATE true", "IS_TEMPLATE false"), ("ALLOW_CONNECTIONS false", "ALLOW_CONNECTIONS true")])
 def test_a_busy_worker_leaves_a_database_that_is_closed(pg, db, admin, receiver, closed, opened):
     """Nobody may connect to a template, and ALLOW_CONNECTIONS false also applies to the worker."""
-    db.webhook_sink("crm", receiver, SECRET, retry="exponential 100ms..200ms", max_attempts="10000")
+    db.webhook_sink("crm", receiver, SECRET, retry="100ms..200ms", max_attempts="10000")
     receiver.mode = status(500)
     db.enqueue("Order", "k", payload="1")
     wait_until(lambda: len(receiver.deliveries) > 2, 20, "attempts")

@@ -161,7 +161,7 @@ def test_events_that_wait_for_a_sink_are_routed_past_one_that_cannot_be_read(db,
     with db.connect() as session, session.transaction():
         for name, options in {"one": "aggregates 'Copied'", "two": "aggregates 'Copied'"}.items():
             session.execute(f"CREATE SERVER {name} FOREIGN DATA WRAPPER outbox_manual OPTIONS ({options})")
-    db.webhook_sink("crm", receiver, SECRET, match="h=1", aggregates="Order")
+    db.webhook_sink("crm", receiver, SECRET, match='{"h": "1"}', aggregates="Order")
     wait_until(lambda: [d.json()["data"]["n"] for d in receiver.accepted()] == [1, 2], 20, "the other events")
     told = "SELECT count(*) FROM outbox.events WHERE event_type = 'broken' AND sink IS NULL AND last_error LIKE 'the event cannot be read: %chunk%'"
     wait_until(lambda: db.value(told) == 2, 20, "each one's error")

@@ -123,7 +123,7 @@ def test_commands_on_the_database(stuck, pg, admin, receiver):
 
 def test_rename_of_a_sink(db, receiver, other):
     """Its events stay with it, in order and with its counters, whatever they wait for: a response, a time, a retry, a key."""
-    db.webhook_sink("old", receiver, SECRET, retry="exponential 300ms..300ms", max_attempts="1000")
+    db.webhook_sink("old", receiver, SECRET, retry="300ms..300ms", max_attempts="1000")
     db.enqueue("Order", "warm", payload='"warm"')
     wait_until(lambda: db.value("SELECT delivered FROM outbox.sinks") == 1, 20, "a first event")
     receiver.clear()

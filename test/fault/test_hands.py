@@ -9,7 +9,7 @@ from outbox_rig.process import cpu_seconds
 from outbox_rig.receiver import HANG, OK, SECRET, status
 from outbox_rig.traffic import Traffic
 
-QUICK = {"retry": "exponential 50ms..200ms", "max_attempts": "1000"}
+QUICK = {"retry": "50ms..200ms", "max_attempts": "1000"}
 WORKER = "SELECT pid FROM outbox.workers WHERE database = %s"
 
 

@@ -118,7 +118,7 @@ def test_unconfirmed_recordings_fill_the_worker(db, pg, receiver):
     pg.set("outbox.poll_interval", "1h")
     pg.set("outbox.max_in_flight", "4")
     try:
-        db.webhook_sink("crm", receiver, SECRET, retry="exponential 500ms..1s")
+        db.webhook_sink("crm", receiver, SECRET, retry="500ms..1s")
         receiver.mode = HANG
         db.sql("SELECT outbox.enqueue('Order', n::text, 'order.created', to_jsonb(n)) FROM generate_series(1, 20) AS n")
         wait_until(lambda: len(receiver.deliveries) == 4, 20, "four requests")

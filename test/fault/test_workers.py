@@ -77,7 +77,7 @@ def test_the_number_changes(db, kafka, consume, aggregate, receiver, setting, di
     flaky(receiver)
     setting("outbox.max_in_flight", str(MAX_IN_FLIGHT))
     db.kafka_sink("main", kafka)
-    db.webhook_sink("crm", receiver, SECRET, retry="exponential 20ms..100ms", timeout="20s")
+    db.webhook_sink("crm", receiver, SECRET, retry="20ms..100ms", timeout="20s")
     consumer = consume(f"outbox.event.{aggregate}")
     with Traffic(db, aggregate, keys=25) as traffic:
         go_on(traffic, receiver)
@@ -102,7 +102,7 @@ def test_a_fixed_number(db, pg, kafka, consume, aggregate, receiver, setting, n)
     setting("outbox.max_in_flight", str(MAX_IN_FLIGHT))
     setting("outbox.workers", str(n))
     db.kafka_sink("main", kafka)
-    db.webhook_sink("crm", receiver, SECRET, retry="exponential 20ms..100ms")
+    db.webhook_sink("crm", receiver, SECRET, retry="20ms..100ms")
     consumer = consume(f"outbox.event.{aggregate}")
     wait_for_lanes(db, *even(n))
     with Traffic(db, aggregate, keys=25) as traffic:

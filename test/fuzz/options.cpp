@@ -34,8 +34,8 @@ struct List {
   }
 
   static bool is_secret(std::string_view name) {
-    for (std::string_view known : {"secret", "old_secret", "bearer_token", "username", "password", "proxy_password",
-                                   "ssl_key_pem", "sasl_password", "url"})
+    for (std::string_view known :
+         {"secret", "token", "user", "password", "proxy_password", "ssl_key_pem", "sasl_password", "url"})
       if (name == known)
         return true;
     return false;

@@ -29,7 +29,7 @@ template <class Body> bool keeps_secret(const std::string &text, Body body) {
 
 void fuzz::one_input(std::string_view data) {
   std::string text = without_nul(std::string(data));
-  bool certificates = keeps_secret(text, [&] { check_certificates_pem("ca_pem", text); });
+  bool certificates = keeps_secret(text, [&] { check_certificates_pem("ssl_ca_pem", text); });
   bool key = keeps_secret(text, [&] { check_key_pem("ssl_key_pem", text); });
   HOLDS(!certificates || text.find("CERTIFICATE-----") != std::string::npos);
   HOLDS(!key || text.find("PRIVATE KEY-----") != std::string::npos);

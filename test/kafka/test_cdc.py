@@ -105,7 +105,7 @@ def test_the_page_is_followed(debezium, read_by_debezium, kafka, consume, aggreg
     assert db.doctor("routes")[0] == "warning"
 
     # The worker's own records of the same rows are equal. Its writes to the table cause no records.
-    db.kafka_sink("main", kafka, topic="ours.${aggregate_type}", headers="type:header:eventType", events="order.*")
+    db.kafka_sink("main", kafka, topic="ours.${aggregate_type}", additional_placement="type:header:eventType", events="order.*")
     for other, ours in zip(theirs, consume(f"ours.{aggregate}").take(len(made), 60), strict=True):
         assert (other.key, other.value, other.headers) == less_of(ours)
     wait_until(lambda: db.sql("SELECT FROM outbox.events WHERE sink = 'main'") == [], 30, "the worker to record it")
@@ -145,6 +145,6 @@ def test_the_page_is_followed(debezium, read_by_debezium, kafka, consume, aggreg
     guide.ask("cdc drained")
     debezium.delete("dbz_outbox")
     assert ids(topic.rest()) == [before]
-    db.kafka_sink("main", kafka, topic="ours.${aggregate_type}", headers="type:header:eventType")
+    db.kafka_sink("main", kafka, topic="ours.${aggregate_type}", additional_placement="type:header:eventType")
     moved = consume(f"ours.{aggregate}").take(len(made) + len(after), 60)
     assert ids(moved[len(made):]) == after

@@ -75,7 +75,7 @@ class SetUp:
     def sink(self, name: str) -> dict[str, str]:
         """Options of our server."""
         return {"topic": self.topic.format(name=name, type="${" + self.routed_by + "}"), "tombstone_on_empty_payload": "true",
-                "headers": ""} | self.ours
+                "additional_placement": ""} | self.ours
 
 
 NO_TOMBSTONE = {"tombstone_on_empty_payload": "false"}
@@ -89,23 +89,23 @@ SET_UPS = {
     "expanded_nulls": SetUp(EXPAND | router(table_json_payload_null_behavior="optional_bytes", route_tombstone_on_empty_payload="true"),
                             {"value_format": "json_compact", "null_behavior": "optional_bytes"}, expands="optional_bytes"),
     "expanded_envelope": SetUp(EXPAND | router(table_fields_additional_placement="id:envelope"),
-                               {"value_format": "json_compact", "null_behavior": "ignore", "headers": "id:envelope"} | NO_TOMBSTONE,
+                               {"value_format": "json_compact", "null_behavior": "ignore", "additional_placement": "id:envelope"} | NO_TOMBSTONE,
                                expands="ignore", enveloped=True),
     "envelope": SetUp(json_converter("value") | WITHOUT_CONTEXT
                       | router(table_fields_additional_placement="type:envelope:eventType,tenant:envelope,id:envelope,aggregatetype:envelope,created_at:envelope"),
-                      {"value_format": "json_string", "headers": "type:envelope:eventType, header.tenant:envelope, id:envelope, aggregatetype:envelope, created_at:envelope"}
+                      {"value_format": "json_string", "additional_placement": "type:envelope:eventType, header.tenant:envelope, id:envelope, aggregatetype:envelope, created_at:envelope"}
                       | NO_TOMBSTONE,
                       headers=("tenant",)),
     "placed": SetUp(router(table_fields_additional_placement="type:header:eventType,tenant:header,part:partition,aggregatetype:header,created_at:header,id:header",
                            table_field_event_timestamp="created") | WITHOUT_CONTEXT,
-                    {"headers": "type:header:eventType, header.tenant:header, header.part:partition, aggregatetype:header, created_at:header, id:header",
+                    {"additional_placement": "type:header:eventType, header.tenant:header, header.part:partition, aggregatetype:header, created_at:header, id:header",
                      "timestamp": "created_at"},
                     headers=("tenant", "part"), timestamp=True),
     "by_type": SetUp(router(route_by_field="type", table_field_event_key="type", table_fields_additional_placement="tenant:header") | WITHOUT_CONTEXT,
-                     {"key": "${event_type}", "headers": "header.tenant:header"}, topic="{name}.events.{type}", routed_by="event_type", headers=("tenant",)),
+                     {"key": "${event_type}", "additional_placement": "header.tenant:header"}, topic="{name}.events.{type}", routed_by="event_type", headers=("tenant",)),
     "by_tenant": SetUp(json_converter("value") | WITHOUT_CONTEXT
                        | router(route_tombstone_on_empty_payload="true", table_field_event_key="tenant", table_fields_additional_placement="tenant:header"),
-                       {"value_format": "json_string", "key": "${header.tenant}", "headers": "header.tenant:header"}, headers=("tenant",)),
+                       {"value_format": "json_string", "key": "${header.tenant}", "additional_placement": "header.tenant:header"}, headers=("tenant",)),
     "bytes": SetUp({"value.converter": "io.debezium.converters.BinaryDataConverter",
                     "value.converter.delegate.converter.type": "org.apache.kafka.connect.json.JsonConverter"}
                    | router(table_field_event_payload="body") | WITHOUT_CONTEXT, {"value_format": "bytes"}, body=True),

@@ -56,7 +56,7 @@ def test_timestamp(db, kafka, consume, aggregate, timestamp):
 
 def test_placed_headers_and_envelope(receive, aggregate):
     options = {"value_format": "json_compact", "null_behavior": "ignore",
-               "headers": "type:header:eventType, dedup_key:header, header.tenant:envelope, seq:envelope"}
+               "additional_placement": "type:header:eventType, dedup_key:header, header.tenant:envelope, seq:envelope"}
     [record] = receive(f"outbox.event.{aggregate}", options,
                        {"payload": '{"a": null, "n": 12345678901234567890.10}', "headers": '{"tenant": "acme", "other": true}'})
     assert record.value == b'{"payload":{"n":12345678901234567890.10},"tenant":"acme","seq":null}'

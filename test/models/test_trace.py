@@ -36,7 +36,7 @@ def traces(rig):
     receiver = rig.receiver(secret=SECRET, mode=slow(0.2))
     db = Database(pg, "traced")
     db.create()
-    db.webhook_sink("crm", receiver, SECRET, concurrency="64", retry="exponential 50ms..100ms")
+    db.webhook_sink("crm", receiver, SECRET, concurrency="64", retry="50ms..100ms")
 
     def traffic() -> None:
         with db.connect() as connection:

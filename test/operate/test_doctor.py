@@ -311,7 +311,7 @@ def test_a_secret_that_is_missing(db, receiver):
             assert trial.execute("SELECT FROM outbox.doctor() WHERE \"check\" = 'advice crm signature'").fetchall() == []
             trial.rollback()
         if not mapping:
-            db.create_mapping("crm", {"bearer_token": "t"})
+            db.create_mapping("crm", {"token": "t"})
     db.paste(hint[hint.index(": ") + 2:].replace("whsec_...", SECRET))
     assert db.doctor("advice crm signature") is None
 

@@ -45,7 +45,7 @@ def test_events_without_any_sink(db):
 
 def test_a_sink_that_chooses_by_header_is_not_widened(db, receiver):
     """The sink is another customer's endpoint."""
-    db.webhook_sink("crm", receiver, SECRET, match="tenant=42", events="order.*")
+    db.webhook_sink("crm", receiver, SECRET, match='{"tenant": "42"}', events="order.*")
     db.enqueue("Order", "1", "order.created")
     assert "ALTER SERVER" not in db.doctor("routes")[2]
 

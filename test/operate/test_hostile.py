@@ -59,7 +59,7 @@ def test_nothing_runs_with_more_rights_than_the_owner(demoted, pg, receiver):
         for trap in TRAPS:
             owner.execute(trap)
     receiver.mode = status(400)
-    db.webhook_sink("crm", receiver, SECRET, retry="exponential 50ms..100ms", max_attempts="2", retention="1d")
+    db.webhook_sink("crm", receiver, SECRET, retry="50ms..100ms", max_attempts="2", retention="1d")
     with db.connect(user="demoted") as owner:
         owner.execute("SELECT outbox.enqueue('Order', 1, 'order.created', '{}')")
     wait_until(lambda: db.sink("dead") == (1,), 10, "a dead letter")
@@ -93,7 +93,7 @@ def test_the_doctor_of_an_owner_without_rights(demoted, receiver):
             assert state == "ok" and "transactions" in detail and hint == "GRANT pg_read_all_stats TO demoted;"
             db.paste(hint)
     assert "sessions" not in found
-    db.create_mapping("unsigned", {"bearer_token": "t0ken"})
+    db.create_mapping("unsigned", {"token": "t0ken"})
     assert db.sql("SELECT name, target FROM outbox.sinks ORDER BY 1")[2] == ("unsigned", receiver.url)
     db.sql("ALTER USER MAPPING FOR PUBLIC SERVER unsigned OPTIONS (ADD url 'https://crm.example/?token=t0ken')")
     assert db.value("SELECT target FROM outbox.sinks WHERE name = 'unsigned'") == "(in the user mapping)"

@@ -64,7 +64,7 @@ def test_their_age_and_latency_count_from_the_replay(db, kept, receiver):
 
 def test_a_sink_that_was_made_later(db, kept, receiver, other):
     """It gets the events of other sinks that match its filter, each id once, in order."""
-    db.webhook_sink("late", other, SECRET, match="region=eu")
+    db.webhook_sink("late", other, SECRET, match='{"region": "eu"}')
     assert db.value("SELECT outbox.replay('late', now() - interval '1 hour')") == 30
     wait_until(lambda: db.pending() == 0, 20, "delivery")
     assert by_key(other) == {key: [e for e in events if e[1] % 2] for key, events in by_key(receiver).items() if key % 2}

@@ -123,7 +123,7 @@ def test_nothing_is_found_by_the_callers_search_path(trap, pg, receiver):
     log = pg.log.stat().st_size
 
     receiver.mode = status(400)
-    db.webhook_sink("crm", receiver, SECRET, max_attempts="2", retry="exponential 20ms..50ms", retention="1d")
+    db.webhook_sink("crm", receiver, SECRET, max_attempts="2", retry="20ms..50ms", retention="1d")
     db.webhook_sink("other", receiver, SECRET, events="nothing")
     db.sql(f"SELECT outbox.enqueue('Order', '1', 'x', '{{}}', id => {UUID.format(1)})")
     db.sql("CREATE SERVER mine FOREIGN DATA WRAPPER outbox_manual OPTIONS (events 'mine', retention '1d')")

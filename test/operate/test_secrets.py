@@ -17,11 +17,11 @@ def test_no_secret_is_shown(db, pg, receiver):
     token, bearer = "tok3n-in-the-url", "b3arer-of-the-mapping"
     receiver.mode = status(500, body=b"no")
     db.sql("CREATE SERVER crm FOREIGN DATA WRAPPER outbox_webhook"
-           " OPTIONS (allow_http 'true', allow_networks '127.0.0.0/8', retry 'exponential 50ms..100ms', max_attempts '2')")
+           " OPTIONS (allow_http 'true', allow_networks '127.0.0.0/8', retry '50ms..100ms', max_attempts '2')")
     start = pg.log.stat().st_size
     db.sql("SET log_statement = 'none'")
     db.sql(f"CREATE USER MAPPING FOR PUBLIC SERVER crm OPTIONS (url '{receiver.url}?token={token}', secret '{SECRET}',"
-           f" bearer_token '{bearer}')")
+           f" token '{bearer}')")
     db.enqueue("Order", "1")
     wait_until(lambda: db.sink("dead") == (1,), 10, "a dead letter")
     assert token in receiver.deliveries[0].path and receiver.deliveries[0].headers["authorization"] == f"Bearer {bearer}"
@@ -68,24 +68,24 @@ class Watcher(threading.Thread):
 
 def sinks_in_every_trouble(receiver, kafka) -> dict[str, tuple[str, dict, dict]]:
     """name: (wrapper, options, user mapping). Each fails in its own way, except the first."""
-    http = {"allow_http": "true", "allow_networks": "127.0.0.0/8", "retry": "exponential 50ms..100ms", "max_attempts": "2"}
+    http = {"allow_http": "true", "allow_networks": "127.0.0.0/8", "retry": "50ms..100ms", "max_attempts": "2"}
     there, closed = f"http://127.0.0.1:{receiver.port}", f"http://127.0.0.1:{free_port()}"
-    basic = planted("username", "password")
-    signed = {"secret": f"whsec_{SIGNING}", "old_secret": f"whsec_{OLD_SIGNING}"}
+    basic = planted("user", "password")
+    signed = {"secret": f"whsec_{SIGNING}, whsec_{OLD_SIGNING}"}
     sasl = {"security_protocol": "sasl_plaintext", "sasl_mechanism": "PLAIN"}
     return {
-        "good": ("webhook", http, signed | {"url": f"{there}/good/{MARK}-path?token={MARK}-token", "bearer_token": f"{MARK}-bearer"}),
+        "good": ("webhook", http, signed | {"url": f"{there}/good/{MARK}-path?token={MARK}-token", "token": f"{MARK}-bearer"}),
         "wrong_password": ("webhook", http, signed | basic | {"url": f"{there}/refuse/{MARK}-path"}),
         "gone": ("webhook", http, {"url": f"{there}/gone/{MARK}-path", "headers": json.dumps({"X-Api-Key": f"{MARK}-header"})}),
         "redirected": ("webhook", http, {"url": f"{there}/moved/{MARK}-path"} | basic),
-        "no_tls": ("webhook", http, {"url": f"https://127.0.0.1:{receiver.port}/{MARK}-path", "bearer_token": f"{MARK}-bearer"}),
+        "no_tls": ("webhook", http, {"url": f"https://127.0.0.1:{receiver.port}/{MARK}-path", "token": f"{MARK}-bearer"}),
         "unreachable": ("webhook", http, {"url": f"{closed}/{MARK}-path"} | basic),
         "no_name": ("webhook", http, {"url": f"https://no-such-host.invalid/{MARK}-path"} | basic),
         "no_host": ("webhook", http, {"url": f"https://{MARK}-host.invalid/"}),
         "host_closed": ("webhook", http, {"url": f"http://{MARK}-host.localhost:{free_port()}/"}),
         "host_no_tls": ("webhook", http, {"url": f"https://{MARK}-host.localhost:{receiver.port}/"}),
         "guarded": ("webhook", http | {"allow_networks": "10.0.0.0/8"}, {"url": f"{there}/{MARK}-path"} | basic),
-        "bad_proxy": ("webhook", http | {"proxy": closed}, {"url": f"{there}/{MARK}-path"} | planted("proxy_username", "proxy_password")),
+        "bad_proxy": ("webhook", http | {"proxy": closed}, {"url": f"{there}/{MARK}-path"} | planted("proxy_user", "proxy_password")),
         "kafka_no_sasl": ("kafka", {"bootstrap_servers": kafka.bootstrap} | sasl, planted("sasl_username", "sasl_password")),
         "kafka_unreachable": ("kafka", {"bootstrap_servers": f"127.0.0.1:{free_port()}", "debug": "all"} | sasl, planted("sasl_username", "sasl_password")),
     }
@@ -143,7 +143,7 @@ def test_no_secret_is_told_in_any_trouble(db, pg, kafka, endpoint, watcher):
                 shown.append(str(verbose.execute("SELECT * FROM outbox.preview(%s, %s)", [event, name]).fetchall()))
             except psycopg.Error as error:
                 shown.append(str(vars(error)) + str(error))
-        for wrong in ("ADD secret 'whsec_pl4nted-no-base64!'", "SET bearer_token E'pl4nted\\nline'", "SET url 'ftp://pl4nted.example/pl4nted'", "ADD ssl_key_pem 'pl4nted'",
+        for wrong in ("ADD secret 'whsec_pl4nted-no-base64!'", "SET token E'pl4nted\\nline'", "SET url 'ftp://pl4nted.example/pl4nted'", "ADD ssl_key_pem 'pl4nted'",
                       "ADD no_such 'pl4nted'", "ADD headers 'pl4nted'"):
             with pytest.raises(psycopg.Error) as error:
                 db.sql("ALTER USER MAPPING FOR PUBLIC SERVER no_tls OPTIONS (" + wrong + ")")
@@ -161,7 +161,7 @@ def test_no_secret_is_told_in_any_trouble(db, pg, kafka, endpoint, watcher):
 
 def test_a_secret_is_refused_where_everybody_reads_it(db):
     """In the options of a server."""
-    for kind, option in (("webhook", "secret"), ("webhook", "bearer_token"), ("webhook", "password"), ("webhook", "proxy_password"), ("webhook", "ssl_key_pem"),
+    for kind, option in (("webhook", "secret"), ("webhook", "token"), ("webhook", "password"), ("webhook", "proxy_password"), ("webhook", "ssl_key_pem"),
                          ("kafka", "sasl_password"), ("kafka", "ssl_key_pem"), ("kafka", "ssl_keystore_password")):
         with pytest.raises(psycopg.Error) as error:
             db._create_server("s", f"outbox_{kind}", ({"url": "https://a.example"} if kind == "webhook" else {"bootstrap_servers": "a"}) | {option: MARK})

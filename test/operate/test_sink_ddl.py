@@ -7,7 +7,7 @@ from outbox_rig import wait_until
 SERVER = "FOREIGN DATA WRAPPER outbox_webhook OPTIONS (url 'https://127.0.0.1/', timeout '5s')"
 SETUP = [
     "CREATE ROLE stranger", "CREATE ROLE owner", "GRANT USAGE ON FOREIGN DATA WRAPPER outbox_webhook TO owner",
-    "SET ROLE owner", f"CREATE SERVER crm {SERVER}", "CREATE USER MAPPING FOR PUBLIC SERVER crm OPTIONS (bearer_token 'token')",
+    "SET ROLE owner", f"CREATE SERVER crm {SERVER}", "CREATE USER MAPPING FOR PUBLIC SERVER crm OPTIONS (token 'token')",
     f"CREATE SERVER hook {SERVER}", "RESET ROLE",
     "INSERT INTO outbox.stopped_sinks (sink, state) VALUES ('crm', 'disabled'), ('hook', 'paused')",
     "INSERT INTO outbox_internal.failing_sinks VALUES ('crm', '1 hour', now())",
@@ -49,23 +49,23 @@ def test_a_command_that_is_skipped_changes_nothing(session, statement):
 
 def test_a_migration_that_runs_at_each_deploy_changes_nothing(session):
     assert after(session, f"CREATE SERVER IF NOT EXISTS crm {SERVER}", "ALTER SERVER crm OPTIONS (SET url 'https://127.0.0.1/', SET timeout '5s')",
-                 "CREATE USER MAPPING IF NOT EXISTS FOR PUBLIC SERVER crm OPTIONS (bearer_token 'token')",
-                 "ALTER USER MAPPING FOR PUBLIC SERVER crm OPTIONS (SET bearer_token 'token')",
+                 "CREATE USER MAPPING IF NOT EXISTS FOR PUBLIC SERVER crm OPTIONS (token 'token')",
+                 "ALTER USER MAPPING FOR PUBLIC SERVER crm OPTIONS (SET token 'token')",
                  "DROP USER MAPPING IF EXISTS FOR PUBLIC SERVER hook", "ALTER SERVER crm OPTIONS (DROP timeout, ADD timeout '5s')",
                  "ALTER SERVER crm VERSION '2'", "ALTER SERVER crm OWNER TO owner", "DROP SERVER IF EXISTS other", role="owner") == BOTH
 
 
 @pytest.mark.parametrize("change", [
     "ALTER SERVER {} OPTIONS (SET timeout '6s')", "ALTER SERVER {} OPTIONS (DROP timeout)",
-    "CREATE USER MAPPING IF NOT EXISTS FOR PUBLIC SERVER {} OPTIONS (bearer_token 'other')",
-    "ALTER USER MAPPING FOR PUBLIC SERVER {} OPTIONS (SET bearer_token 'other')", "ALTER USER MAPPING FOR PUBLIC SERVER {} OPTIONS (DROP bearer_token)",
+    "CREATE USER MAPPING IF NOT EXISTS FOR PUBLIC SERVER {} OPTIONS (token 'other')",
+    "ALTER USER MAPPING FOR PUBLIC SERVER {} OPTIONS (SET token 'other')", "ALTER USER MAPPING FOR PUBLIC SERVER {} OPTIONS (DROP token)",
     "DROP USER MAPPING IF EXISTS FOR PUBLIC SERVER {}"])
 def test_a_change_ends_what_the_worker_disabled_and_no_pause(session, change):
     if change.startswith("CREATE"):
         session.execute("DROP USER MAPPING FOR PUBLIC SERVER crm")
         session.execute("INSERT INTO outbox.stopped_sinks (sink, state) VALUES ('crm', 'disabled')")
     else:
-        session.execute("CREATE USER MAPPING FOR PUBLIC SERVER hook OPTIONS (bearer_token 'token')")
+        session.execute("CREATE USER MAPPING FOR PUBLIC SERVER hook OPTIONS (token 'token')")
     session.execute("SAVEPOINT before")
     assert after(session, change.format("crm"), change.format("hook"), role="owner") == PAUSED_ONLY
     session.execute("CREATE FUNCTION pg_temp.refuse() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'refused'; END $$")
@@ -216,12 +216,12 @@ def test_the_log_tells_of_each_change_and_no_secret(db, pg):
 
     with db.role("maker") as maker, db.connect(autocommit=False) as session:
         db.sql(f"GRANT USAGE ON FOREIGN DATA WRAPPER outbox_webhook TO {maker}")
-        session.execute(f"SET ROLE {maker}; CREATE SERVER hook {SERVER}; CREATE USER MAPPING FOR PUBLIC SERVER hook OPTIONS (bearer_token 'oak3n')")
+        session.execute(f"SET ROLE {maker}; CREATE SERVER hook {SERVER}; CREATE USER MAPPING FOR PUBLIC SERVER hook OPTIONS (token 'oak3n')")
         session.execute("SAVEPOINT before; ALTER SERVER hook OPTIONS (SET timeout '9s'); DROP SERVER hook CASCADE; ROLLBACK TO before")
         assert told() == []
         session.commit()
         assert told() == ['"hook": created by role "maker"']
-        session.execute(f"CREATE SERVER IF NOT EXISTS hook {SERVER}; ALTER USER MAPPING FOR PUBLIC SERVER hook OPTIONS (SET bearer_token 'oak4n')")
+        session.execute(f"CREATE SERVER IF NOT EXISTS hook {SERVER}; ALTER USER MAPPING FOR PUBLIC SERVER hook OPTIONS (SET token 'oak4n')")
         session.execute("ALTER SERVER hook RENAME TO hooks; RESET ROLE; ALTER SERVER hooks OWNER TO CURRENT_USER")
         session.commit()
         session.execute(f"CREATE SERVER other {SERVER}")

@@ -233,7 +233,7 @@ def test_a_delivered_event_of_which_no_row_is_kept(db, receiver):
 
 def test_a_sink_that_was_dropped(db):
     """Of an event that waits for it, and of later ones that no sink takes any more. A renamed or a new sink is no dropped one."""
-    db.sql("CREATE SERVER invoices FOREIGN DATA WRAPPER outbox_manual OPTIONS (events 'order.*, invoice.*', match 'tenant=42')")
+    db.sql("""CREATE SERVER invoices FOREIGN DATA WRAPPER outbox_manual OPTIONS (events 'order.*, invoice.*', match '{"tenant": "42"}')""")
     db.sql("ALTER SERVER invoices RENAME TO billing")
     before = db.enqueue("Order", "1", "order.paid", headers='{"tenant": 42}')
     with db.role("cleaner") as role, db.connect() as session:
@@ -243,7 +243,7 @@ def test_a_sink_that_was_dropped(db):
     later, other = (db.enqueue("Order", "1", "order.paid", headers=headers) for headers in ('{"tenant": 42}', '{"tenant": 43}'))
     [told] = details(db, later, "sink dropped")
     assert re.fullmatch('such events went there until 20.* when role "cleaner" dropped it', told) and details(db, other, "sink dropped") == []
-    was = r'of kind manual, with events \'order\.\*, invoice\.\*\', match \'tenant=42\', dropped at 20.* by role "cleaner"'
+    was = r'of kind manual, with events \'order\.\*, invoice\.\*\', match \'\{"tenant": "42"\}\', dropped at 20.* by role "cleaner"'
     assert re.search(rf'sink "billing", which does not exist any more \({was}\)', db.doctor("lost sink")[1])
     assert re.search(rf'Before, such events went to sink "billing", {was}\.$', db.doctor("routes")[1])
     db.sql("CREATE SERVER billing FOREIGN DATA WRAPPER outbox_manual OPTIONS (events 'none')")

@@ -29,7 +29,7 @@ MOST_CPU = 0.5  # of a core, while a peer does not send as much as it can
 MOST_CPU_BUSY = 0.9
 MOST_DELAY_S = 1 * PATIENCE  # of an event of the sink beside it, from before INSERT to the endpoint
 MOST_STOP_S = 10 * PATIENCE  # outbox.shutdown_timeout, and the time to record
-OPTIONS = {"retry": "exponential 50ms..500ms", "max_attempts": "3"}
+OPTIONS = {"retry": "50ms..500ms", "max_attempts": "3"}
 
 
 def load(path: Path) -> type[Fake]:

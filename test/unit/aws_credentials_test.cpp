@@ -173,18 +173,16 @@ TEST(AwsCredentials, AServiceThatDoesNotAnswerIsNotWaitedForLong) {
 }
 
 TEST(AwsCredentials, TheOptionsNameOneSource) {
-  const aws::CredentialNames names{OptionName("aws_credentials"), OptionName("aws_access_key_id"),
-                                   OptionName("aws_secret_access_key"), OptionName("aws_session_token")};
   Options keys{{"aws_access_key_id", "AKIAIOSFODNN7EXAMPLE"}, {"aws_secret_access_key", "s"}};
-  const OptionTable<aws::CredentialOptions> table(aws::CredentialOptions::rows(names));
+  const OptionTable<aws::CredentialOptions> table(aws::CredentialOptions::rows());
   auto refusal = [&](const Options &server, const Options &mapping) {
     aws::CredentialOptions options;
     table.read(server, OB_SERVER, options);
     table.read(mapping, OB_USER_MAPPING, options);
-    return std::string(bad_input_of([&] { return options.source(true, names); }).what());
+    return std::string(bad_input_of([&] { return options.source(true); }).what());
   };
   EXPECT_EQ(refusal({}, keys), "");
-  EXPECT_EQ(aws::CredentialOptions().source(false, names), nullptr);
+  EXPECT_EQ(aws::CredentialOptions().source(false), nullptr);
   EXPECT_EQ(refusal({}, {}), "option \"aws_access_key_id\" is missing");
   EXPECT_EQ(refusal({{"aws_credentials", "chain"}}, keys),
             "options \"aws_credentials\" and \"aws_access_key_id\" exclude each other");
@@ -193,8 +191,8 @@ TEST(AwsCredentials, TheOptionsNameOneSource) {
   EXPECT_EQ(refusal({{"aws_credentials", "chain"}}, {{"aws_session_token", "t"}}),
             "option \"aws_access_key_id\" is required with \"aws_session_token\"");
   auto rows = aws::CredentialOptions::rows();
-  ASSERT_STREQ(rows[0].name.text, "credentials");
+  ASSERT_STREQ(rows[0].name.text, "aws_credentials");
   EXPECT_TRUE(rows[0].superuser);
   aws::CredentialOptions options;
-  EXPECT_THROW(rows[0].read(options, "credentials", "mine"), BadInput);
+  EXPECT_THROW(rows[0].read(options, "aws_credentials", "mine"), BadInput);
 }

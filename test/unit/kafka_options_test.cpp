@@ -150,7 +150,7 @@ TEST(KafkaOptions, Defaults) {
   ob_error error;
   ASSERT_TRUE(border::common_options("kafka", good, &common, &error));
   EXPECT_EQ(common.default_max_attempts, 10);
-  EXPECT_STREQ(common.default_retry, "exponential 100ms..5min");
+  EXPECT_STREQ(common.default_retry, "100ms..5min");
 }
 
 class KafkaChecker : public testing::Test {
@@ -209,7 +209,7 @@ TEST_F(KafkaChecker, HeadersMustNotForgeOthers) {
 }
 
 TEST_F(KafkaChecker, SizeCountsKeyAndHeaders) {
-  open({{"message_max_bytes", "2000"}, {"headers", ""}});
+  open({{"message_max_bytes", "2000"}, {"additional_placement", ""}});
   EXPECT_EQ(checker->max_payload, 2000u - 38);
   event.key = std::string(100, 'k');
   event.headers = {{"name", std::string(96, 'v')}};

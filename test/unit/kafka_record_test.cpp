@@ -92,8 +92,8 @@ TEST_F(KafkaRecord, DefaultsAreDebeziumsWithStringConvertersAndTheEventType) {
 }
 
 TEST_F(KafkaRecord, TheDefaultEventTypeGivesWay) {
-  EXPECT_EQ(make({{"headers", ""}}).headers, (Headers{{"id", door::event_id}}));
-  EXPECT_EQ(make({{"headers", "event_type:header:kind"}}).headers,
+  EXPECT_EQ(make({{"additional_placement", ""}}).headers, (Headers{{"id", door::event_id}}));
+  EXPECT_EQ(make({{"additional_placement", "event_type:header:kind"}}).headers,
             (Headers{{"id", door::event_id}, {"kind", "order.created"}}));
   event.headers = {{"eventType", "OrderCreated"}};
   EXPECT_EQ(make({}).headers, (Headers{{"id", door::event_id}, {"eventType", "OrderCreated"}})) << "the event's own";
@@ -192,7 +192,7 @@ TEST_F(KafkaRecord, BytesPassUntouchedWhateverTheFormat) {
   }
   EXPECT_EQ(value({{"format", "raw"}}), event.payload);
   EXPECT_EQ(value({{"format", "cloudevents"}}), event.payload);
-  EXPECT_EQ(value({{"value_format", "json_compact"}, {"headers", "id:envelope"}}),
+  EXPECT_EQ(value({{"value_format", "json_compact"}, {"additional_placement", "id:envelope"}}),
             R"({"payload":"AAAAAAf/CiI=","id":")" + std::string(door::event_id) + "\"}");
   event.payload = "";
   EXPECT_EQ(value({{"value_format", "bytes"}}), "") << "empty is not NULL";
@@ -200,7 +200,8 @@ TEST_F(KafkaRecord, BytesPassUntouchedWhateverTheFormat) {
 
 TEST_F(KafkaRecord, ATombstoneIsOneUnlessTheOptionSaysOtherwise) {
   event.has_payload = false;
-  const Options envelope = {{"headers", "event_type:envelope:eventType"}, {"value_format", "json_compact"}};
+  const Options envelope = {{"additional_placement", "event_type:envelope:eventType"},
+                            {"value_format", "json_compact"}};
   for (const char *format : {"raw", "json_string", "json_compact", "connect_json", "bytes"}) {
     EXPECT_EQ(value({{"value_format", format}}), std::nullopt) << format;
     EXPECT_EQ(check({{"value_format", format}}), "");
@@ -249,9 +250,9 @@ TEST_F(KafkaRecord, ANewEventMayBeATombstoneWhereTheSinkSaysSo) {
 
 TEST_F(KafkaRecord, HeadersArePlacedInTheOrderOfTheOption) {
   event.headers = {{"tenant", "acme"}, {"eventType", "forged"}, {"other", "o"}};
-  Made made =
-      make({{"headers", "type:header:eventType, aggregateid:header,dedup_key:header:dedup,header.tenant:header:"
-                        "x-tenant, header.none:header, position:header"}});
+  Made made = make({{"additional_placement",
+                     "type:header:eventType, aggregateid:header,dedup_key:header:dedup,header.tenant:header:"
+                     "x-tenant, header.none:header, position:header"}});
   EXPECT_EQ(made.headers, (Headers{{"id", door::event_id},
                                    {"eventType", "order.created"},
                                    {"aggregateid", "7"},
@@ -260,7 +261,7 @@ TEST_F(KafkaRecord, HeadersArePlacedInTheOrderOfTheOption) {
                                    {"none", std::nullopt}, /* the event does not have this either */
                                    {"position", "1"},
                                    {"other", "o"}}));
-  EXPECT_EQ(make({{"headers", "id:header"}}).headers.size(), 5u) << "twice, as Debezium sends it";
+  EXPECT_EQ(make({{"additional_placement", "id:header"}}).headers.size(), 5u) << "twice, as Debezium sends it";
 }
 
 TEST_F(KafkaRecord, ColumnsInTheEnvelope) {
@@ -271,15 +272,15 @@ TEST_F(KafkaRecord, ColumnsInTheEnvelope) {
                         "created_at:envelope, aggregate_id:header";
   const char *rest = R"("eventType":"order.created","seq":9007199254740993,"dedup_key":null,"tenant":"a\"b",)"
                      R"("created_at":"2021-02-25T15:02:10.000123Z"})";
-  Made made = make({{"headers", columns}, {"value_format", "json_string"}});
+  Made made = make({{"additional_placement", columns}, {"value_format", "json_string"}});
   EXPECT_EQ(made.value, R"({"payload":"{\"total\": 12.5}",)" + std::string(rest));
   EXPECT_EQ(made.headers, (Headers{{"id", door::event_id}, {"aggregate_id", "7"}})) << "tenant is in the envelope";
-  EXPECT_EQ(value({{"headers", columns}, {"value_format", "json_compact"}}),
+  EXPECT_EQ(value({{"additional_placement", columns}, {"value_format", "json_compact"}}),
             R"({"payload":{"total":12.5},)" + std::string(rest));
 }
 
 TEST_F(KafkaRecord, AColumnIsThePartition) {
-  const Options options = {{"headers", "header.shard:partition"}};
+  const Options options = {{"additional_placement", "header.shard:partition"}};
   EXPECT_EQ(make(options).partition, -1) << "NULL: by the key";
   event.headers = {{"shard", "3"}};
   Made made = make(options);
@@ -293,9 +294,9 @@ TEST_F(KafkaRecord, RawHasNothingButTheIdBeside) {
   event.content_type = "application/x-protobuf";
   EXPECT_EQ(make({{"format", "raw"}}).headers,
             (Headers{{"id", door::event_id}, {"content-type", "application/x-protobuf"}, {"tenant", "acme"}}));
-  EXPECT_EQ(make({{"headers", ""}}).headers, (Headers{{"id", door::event_id}, {"tenant", "acme"}}));
+  EXPECT_EQ(make({{"additional_placement", ""}}).headers, (Headers{{"id", door::event_id}, {"tenant", "acme"}}));
   event.headers = {{"id", "mine"}};
-  EXPECT_EQ(make({{"format", "raw"}, {"headers", "id:header:event-id"}}).headers,
+  EXPECT_EQ(make({{"format", "raw"}, {"additional_placement", "id:header:event-id"}}).headers,
             (Headers{{"content-type", "application/x-protobuf"}, {"event-id", door::event_id}, {"id", "mine"}}))
       << "the id went elsewhere";
 }
@@ -304,8 +305,9 @@ TEST_F(KafkaRecord, BinaryHeadersArriveByteForByte) {
   event.headers = {{"__value_schema_id", std::string("\x01\0\r\n\xff", 5)}};
   event.binary_headers = true;
   EXPECT_EQ(make({}).headers.back(), (Headers::value_type{"__value_schema_id", std::string("\x01\0\r\n\xff", 5)}));
-  EXPECT_EQ(value({{"value_format", "json_compact"}, {"headers", "header.__value_schema_id:envelope:schema"}}),
-            R"({"payload":{"total":12.5},"schema":"AQANCv8="})");
+  EXPECT_EQ(
+      value({{"value_format", "json_compact"}, {"additional_placement", "header.__value_schema_id:envelope:schema"}}),
+      R"({"payload":{"total":12.5},"schema":"AQANCv8="})");
   EXPECT_EQ(make({{"key", "${header.__value_schema_id}"}}).key, std::string("\x01\0\r\n\xff", 5));
 }
 
@@ -319,9 +321,11 @@ TEST_F(KafkaRecord, MistakesInOptionsAreToldAtOnce) {
       EXPECT_EQ(found, rest);
     }
   };
-  auto with = [](const char *headers) { return Options{{"value_format", "json_string"}, {"headers", headers}}; };
+  auto with = [](const char *headers) {
+    return Options{{"value_format", "json_string"}, {"additional_placement", headers}};
+  };
   auto headers = [&](const char *value, const std::string &why, const std::string &rest = {}) {
-    refuses(with(value), "invalid value for option \"headers\": " + why, rest);
+    refuses(with(value), "invalid value for option \"additional_placement\": " + why, rest);
   };
   auto meaningless = [&](const Options &options, const std::string &name, const std::string &rest = {}) {
     refuses(options, "option \"" + name + "\" has no meaning here", rest);
@@ -337,12 +341,13 @@ TEST_F(KafkaRecord, MistakesInOptionsAreToldAtOnce) {
   meaningless({{"format", "cloudevents"}, {"tombstone_on_empty_payload", "true"}}, "tombstone_on_empty_payload");
   meaningless({{"null_behavior", "keep"}}, "null_behavior", "It is about value_format \"json_compact\". ");
   meaningless({{"source", "/x"}}, "source", "It is an attribute of CloudEvents, and the format is another. ");
-  meaningless({{"headers", "seq:partition"}, {"partition", "1"}}, "partition",
-              "Option \"headers\" names a column that is the partition. ");
-  for (const Options &options :
-       {Options{{"headers", "type:envelope"}}, {{"headers", "type:envelope"}, {"value_format", "connect_json"}}})
+  meaningless({{"additional_placement", "seq:partition"}, {"partition", "1"}}, "partition",
+              "Option \"additional_placement\" names a column that is the partition. ");
+  for (const Options &options : {Options{{"additional_placement", "type:envelope"}},
+                                 {{"additional_placement", "type:envelope"}, {"value_format", "connect_json"}}})
     refuses(options, "an envelope needs value_format \"json_string\" or \"json_compact\"");
-  refuses({{"headers", "type:envelope"}, {"format", "cloudevents"}}, "only format \"debezium\" has an envelope");
+  refuses({{"additional_placement", "type:envelope"}, {"format", "cloudevents"}},
+          "only format \"debezium\" has an envelope");
   headers("type", "\"type\"", syntax + " Example: 'event_type:header:eventType, header.tenant:envelope'.");
   headers(",", "\"\"");
   headers("type:header,", "\"\"");
@@ -360,8 +365,8 @@ TEST_F(KafkaRecord, MistakesInOptionsAreToldAtOnce) {
           "Two members of the envelope would have this name. Give one of them an alias: column:place:alias.");
   headers("type:header:id", "\"id\" is given twice",
           "The format itself sends a header of this name. Give the column another alias: column:header:alias.");
-  refuses({{"headers", "type:header:ce_type"}, {"format", "cloudevents"}},
-          "invalid value for option \"headers\": \"ce_type\" is given twice");
+  refuses({{"additional_placement", "type:header:ce_type"}, {"format", "cloudevents"}},
+          "invalid value for option \"additional_placement\": \"ce_type\" is given twice");
   headers("seq:partition, position:partition", "two columns are the partition",
           "A record goes to one partition. Leave one of them out.");
   refuses(with("type:header:a\nb"), "header name \"a?b\" contains a line break or NUL");

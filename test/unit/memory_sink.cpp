@@ -144,7 +144,7 @@ public:
     std::lock_guard lock(mutex);
     return std::move(control.remains);
   }
-  KindDefaults defaults(const Options &) const override { return {3, "exponential 1s..2s"}; }
+  KindDefaults defaults(const Options &) const override { return {3, "1s..2s"}; }
 };
 
 [[maybe_unused]] const SinkKind &registered = *new MemoryKind;

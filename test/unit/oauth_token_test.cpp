@@ -40,7 +40,7 @@ std::chrono::steady_clock::duration left(const Grant<OauthToken> &grant) {
 TEST(OauthToken, IsGrantedToAClient) {
   FaultServer endpoint([](const HttpRequest &request, FaultServer::Peer &peer) {
     EXPECT_EQ(request.line, "POST /token HTTP/1.1");
-    EXPECT_EQ(request.body, "grant_type=client_credentials&scope=a%20b&audience=https%3A%2F%2Fapi");
+    EXPECT_EQ(request.body, "grant_type=client_credentials&audience=https%3A%2F%2Fapi&scope=a%20b");
     std::string basic = "Basic ";
     append_base64("my%20client:s%3Acret%2F", basic);
     EXPECT_EQ(request.headers.at("authorization"), basic);
@@ -50,8 +50,7 @@ TEST(OauthToken, IsGrantedToAClient) {
   OauthClient client{.token_url = endpoint.url("/token"),
                      .client_id = "my client",
                      .client_secret = "s:cret/",
-                     .scope = "a b",
-                     .audience = "https://api"};
+                     .parameters = {{"scope", "a b"}, {"audience", "https://api"}}};
   auto grant = client.fetch(no_stop);
   EXPECT_EQ(grant.value.text, "the.token");
   EXPECT_GT(left(grant), 110s);

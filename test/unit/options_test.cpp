@@ -129,9 +129,9 @@ TEST(Options, AMappingThatDdlRefusesIsRefusedByAllWhoReadIt) {
   const door::OptionList endpoint = {{"url", "https://example.com/"}},
                          broker = {{"bootstrap_servers", "localhost:1"}};
   const Bad bad[] = {
-      {"webhook", endpoint, {{"proxy_password", "hunter22"}}, "proxy_username"},
-      {"webhook", endpoint, {{"password", "hunter22"}}, "username"},
-      {"webhook", endpoint, {{"username", "me"}, {"bearer_token", "t0ken"}}, "bearer_token"},
+      {"webhook", endpoint, {{"proxy_password", "hunter22"}}, "proxy_user"},
+      {"webhook", endpoint, {{"password", "hunter22"}}, "user"},
+      {"webhook", endpoint, {{"user", "me"}, {"token", "t0ken"}}, "token"},
       {"webhook", endpoint, {{"timeout", "5s"}}, "timeout"},
       {"kafka", broker, {{"linger_ms", "5"}}, "linger_ms"},
       {"kafka", broker, {{"sasl_password", "x"}, {"bootstrap_servers", "localhost:1"}}, "bootstrap_servers"},
@@ -164,7 +164,7 @@ TEST(Options, CommonOnesAreParsedWithTheirDefaults) {
   EXPECT_EQ(common.max_payload, OB_DEFAULT_MAX_PAYLOAD);
   EXPECT_EQ(common.retry, nullptr);
   EXPECT_EQ(common.default_max_attempts, 3);
-  EXPECT_STREQ(common.default_retry, "exponential 1s..2s");
+  EXPECT_STREQ(common.default_retry, "1s..2s");
 
   door::OptionList options = {{"events", "a.*"},      {"aggregates", "B"}, {"ordered", "off"}, {"retry", "5s*3"},
                               {"max_attempts", "12"}, {"retention", "2d"}, {"capacity", "7"}};

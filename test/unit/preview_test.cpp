@@ -100,7 +100,7 @@ TEST(Preview, OfARequestIsWhatThePeerSees) {
                    {"Host", "forged"},       {"x-utf8", "Zo\xc3\xab"}, {"x-empty", ""}};
   Preview parts = SinkKind::find("webhook")->parse(server, nullptr)->preview(event.get(), 0);
 
-  WebhookHarness crm(server, {{"secret", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"}, {"bearer_token", "t0ken"}});
+  WebhookHarness crm(server, {{"secret", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"}, {"token", "t0ken"}});
   EXPECT_EQ(crm.send(std::move(event)).outcome, Outcome::Sent);
   HttpRequest seen = last.get();
 

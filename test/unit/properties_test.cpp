@@ -209,8 +209,7 @@ RC_GTEST_PROP(Properties, AnExponentialPolicyDoublesUpToItsLast, (uint64_t rando
   int64_t week = 7 * 86'400'000;
   int64_t first = std::max<int64_t>(1, some_time(milliseconds(week)).count());
   int64_t last = first + some_time(milliseconds(week - first)).count();
-  auto policy =
-      RetryPolicy::parse("retry", "exponential " + std::to_string(first) + "ms.." + std::to_string(last) + "ms");
+  auto policy = RetryPolicy::parse("retry", std::to_string(first) + "ms.." + std::to_string(last) + "ms");
   int64_t whole = first;
   for (int attempts = 1; attempts < 60; attempts++, whole = std::min(2 * whole, last)) {
     int64_t delay = policy.delay(attempts, false, random).count();

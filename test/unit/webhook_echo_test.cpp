@@ -31,12 +31,12 @@ void echo(const Options &mapping, const std::vector<std::string> &secrets) {
 
 TEST(WebhookEcho, OfABearerToken) {
   std::string token = "k/9v+Zx~Q7/wT2_p-L4/m8=N3.sR6/yB1\\uC5/dE0&fG%2F";
-  echo({{"bearer_token", token}}, {token});
+  echo({{"token", token}}, {token});
 }
 
 TEST(WebhookEcho, OfBasicCredentials) {
   std::string password = "p/a\"s\\s w<o>rd+é:/&%41";
-  echo({{"username", "alad/din"}, {"password", password}},
+  echo({{"user", "alad/din"}, {"password", password}},
        {echoes::base64("alad/din:" + password), "alad/din:" + password, password});
 }
 
@@ -51,7 +51,7 @@ TEST(WebhookEcho, WhereverItIsCut) {
   const std::string token = "zqx7-horse-battery-staple";
   Shared<std::string> body;
   FaultServer peer([&](const HttpRequest &, Peer &to) { return to.answer(500, {}, body.get()); });
-  WebhookHarness crm(WebhookHarness::local(peer), {{"bearer_token", token}});
+  WebhookHarness crm(WebhookHarness::local(peer), {{"token", token}});
   for (size_t before = 0; before <= token.size(); before++) {
     std::string said(before + 1, '.');
     while (said.size() < 2 * OB_ERROR_MAX)

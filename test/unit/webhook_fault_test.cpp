@@ -221,7 +221,7 @@ TEST(WebhookFault, AProxyThatRefusesTheTunnelIsNamed) {
   Completion completion = crm.send(TestEvent(1, 1));
   EXPECT_EQ(completion.outcome, Outcome::SinkDown);
   EXPECT_EQ(completion.reason, OB_REASON_AUTH);
-  const std::string credentials = "it refuses proxy_username and proxy_password of the user mapping, or misses them";
+  const std::string credentials = "it refuses proxy_user and proxy_password of the user mapping, or misses them";
   EXPECT_EQ(completion.error, "HTTP 407" + from + credentials);
   status.set(401);  // as tinyproxy sends it
   EXPECT_EQ(crm.send(TestEvent(2, 1)).error, "HTTP 401" + from + credentials);

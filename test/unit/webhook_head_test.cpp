@@ -70,7 +70,7 @@ void try_each(SSL_CTX *tls, const std::string &ca_pem) {
       tls);
   Options options = WebhookHarness::local(peer, {{"timeout", "300ms"}});
   if (!ca_pem.empty())
-    options["ca_pem"] = ca_pem;
+    options["ssl_ca_pem"] = ca_pem;
   WebhookHarness crm(options);
   uint64_t ticket = 0;
   for (const Answer &answer : answers()) {

@@ -31,7 +31,9 @@ struct TokenPeer {
   }};
 
   Options options(Options more = {}) {
-    more.insert({{"oauth_token_url", server.url("/token")}, {"oauth_client_id", "outbox"}, {"oauth_scope", "hooks"}});
+    more.insert({{"oauth_token_url", server.url("/token")},
+                 {"oauth_client_id", "outbox"},
+                 {"oauth_parameters", R"({"scope": "hooks"})"}});
     return WebhookHarness::local(server, std::move(more));
   }
 };
@@ -117,12 +119,12 @@ TEST(WebhookOauth, OptionsThatDoNotFitAreRefused) {
   EXPECT_EQ(refusal(server, &secret), "");
   EXPECT_EQ(refusal(server, &nothing), "option \"oauth_client_secret\" is required with \"oauth_token_url\"");
   Options both = secret;
-  both["bearer_token"] = "x";
-  EXPECT_EQ(refusal(server, &both), "options \"oauth_token_url\" and \"bearer_token\" exclude each other");
+  both["token"] = "x";
+  EXPECT_EQ(refusal(server, &both), "options \"oauth_token_url\" and \"token\" exclude each other");
   server.erase("oauth_client_id");
   EXPECT_EQ(refusal(server, nullptr), "option \"oauth_client_id\" is required with \"oauth_token_url\"");
-  EXPECT_EQ(refusal({{"url", "https://crm.example/"}, {"oauth_scope", "x"}}, nullptr),
-            "option \"oauth_token_url\" is required with \"oauth_scope\"");
+  EXPECT_EQ(refusal({{"url", "https://crm.example/"}, {"oauth_parameters", R"({"scope": "x"})"}}, nullptr),
+            "option \"oauth_token_url\" is required with \"oauth_parameters\"");
   EXPECT_EQ(refusal({{"url", "https://crm.example/"}}, &secret),
             "option \"oauth_token_url\" is required with \"oauth_client_secret\"");
   server["oauth_client_id"] = "outbox";

@@ -32,7 +32,7 @@ TEST(Webhook, PostsASignedStandardWebhook) {
   });
   WebhookHarness crm(WebhookHarness::local(peer, {{"headers", R"({"X-Tenant": "42", "X-Empty": "", "X-N": 7})"},
                                                   {"forward_headers", "*"}}),
-                     {{"secret", secret}, {"bearer_token", "t0ken"}});
+                     {{"secret", secret}, {"token", "t0ken"}});
   TestEvent event(7, 1, R"({"amount": 1.00, "id": 12345678901234567890123})");
   event.headers = {{"traceparent", "00-ab"}, {"Webhook-Id", "forged"}, {"x-tenant", "forged"}, {"Host", "forged"}};
   time_t before = time(nullptr);
@@ -267,7 +267,7 @@ TEST(Webhook, SecretsThatThePeerEchoesAreMasked) {
   });
   Options server = WebhookHarness::local(peer);
   server.erase("url");
-  WebhookHarness crm(server, {{"url", peer.url("/hook/tok-in-url")}, {"bearer_token", "s3cr3t-token"}});
+  WebhookHarness crm(server, {{"url", peer.url("/hook/tok-in-url")}, {"token", "s3cr3t-token"}});
   EXPECT_EQ(crm.send(TestEvent(1, 1)).error, "HTTP 400: bad POST *** HTTP/1.1 with Bearer ***");
 }
 
@@ -314,19 +314,19 @@ TEST(Webhook, AnyRestEndpointIsServedAsItIs) {
                 .sign(seen.headers["webhook-id"], std::stoll(seen.headers["webhook-timestamp"]), ""));
 }
 
-TEST(Webhook, BothSecretsSignUnderTheChosenPrefixTheNewOneFirst) {
+TEST(Webhook, BothSecretsSignTheNewOneFirst) {
   const std::string old_secret = "whsec_" + std::string(43, 'A');
   TestEvent event(1, 1);
   event.headers = {{"svix-id", "forged"}, {"Webhook-Signature", "forged"}, {"Svix-Other", "forged"}};
-  HttpRequest seen = seen_of({{"header_prefix", "svix"}, {"forward_headers", "*"}},
-                             {{"secret", secret}, {"old_secret", old_secret}}, event);
+  HttpRequest seen =
+      seen_of({{"forward_headers", "*"}}, {{"secret", secret + std::string(", ") + old_secret}}, event);
   auto sign = [&](const std::string &with) {
     return standard_webhooks::SigningKey::parse("secret", with)
-        .sign(seen.headers["svix-id"], std::stoll(seen.headers["svix-timestamp"]), seen.body);
+        .sign(seen.headers["webhook-id"], std::stoll(seen.headers["webhook-timestamp"]), seen.body);
   };
-  EXPECT_EQ(seen.headers["svix-signature"], sign(secret) + " " + sign(old_secret));
-  EXPECT_EQ(seen.headers["svix-id"], "01000000-0000-0000-0000-000000000000");
-  for (const char *name : {"webhook-id", "webhook-timestamp", "webhook-signature", "svix-other"})
+  EXPECT_EQ(seen.headers["webhook-signature"], sign(secret) + " " + sign(old_secret));
+  EXPECT_EQ(seen.headers["webhook-id"], "01000000-0000-0000-0000-000000000000");
+  for (const char *name : {"svix-id", "svix-other"})
     EXPECT_EQ(seen.headers.count(name), 0u) << name;
 }
 
@@ -344,9 +344,9 @@ TEST(Webhook, AuthenticatesAndLetsNoEventDoSo) {
   TestEvent event(1, 1);
   event.headers = {{"Authorization", "Basic forged"}, {"x-key", "forged"}};
   Options all = {{"forward_headers", "*"}};
-  EXPECT_EQ(seen_of(all, {{"username", "Aladdin"}, {"password", "open sesame"}}, event).headers["authorization"],
+  EXPECT_EQ(seen_of(all, {{"user", "Aladdin"}, {"password", "open sesame"}}, event).headers["authorization"],
             "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ=="); /* RFC 7617 */
-  EXPECT_EQ(seen_of(all, {{"username", "sk_test"}}, event).headers["authorization"], "Basic c2tfdGVzdDo=");
+  EXPECT_EQ(seen_of(all, {{"user", "sk_test"}}, event).headers["authorization"], "Basic c2tfdGVzdDo=");
   HttpRequest seen = seen_of(all, {{"headers", R"({"X-Key": "${s3cr3t}", "Authorization": "Token 1"})"}}, event);
   EXPECT_EQ(seen.headers["x-key"], "${s3cr3t}");
   EXPECT_EQ(seen.headers["authorization"], "Token 1");
@@ -382,7 +382,7 @@ TEST(Webhook, NoSecretOfTheMappingIsEchoed) {
   TestEvent event(1, 1);
   event.event.aggregate_id = text("42");
   WebhookHarness crm(server, {{"url", peer.url("/${aggregate_id}/token-in-the-url?k=v")},
-                              {"username", "Aladdin"},
+                              {"user", "Aladdin"},
                               {"password", "open sesame"},
                               {"headers", R"({"X-Key": "Token s3cr3t-key"})"}});
   EXPECT_EQ(crm.send(event).error, "HTTP 400: Basic ***, ***, POST *** HTTP/1.1, ***, ***");

@@ -12,7 +12,7 @@ namespace {
 Options over_tls(const FaultServer &peer, const std::string &ca_pem) {
   Options options = {{"url", peer.url()}, {"allow_networks", "127.0.0.0/8"}};
   if (!ca_pem.empty())
-    options["ca_pem"] = ca_pem;
+    options["ssl_ca_pem"] = ca_pem;
   return options;
 }
 

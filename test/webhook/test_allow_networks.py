@@ -10,7 +10,7 @@ from outbox_rig import wait_until
 from outbox_rig.certificates import Authority
 from outbox_rig.receiver import SECRET
 
-QUICK = {"retry": "exponential 50ms..200ms", "max_attempts": "1000"}
+QUICK = {"retry": "50ms..200ms", "max_attempts": "1000"}
 
 
 def last_step(db, name: str = "crm") -> tuple[str, bool, str, str]:
@@ -108,7 +108,7 @@ def test_through_a_proxy(db, rig, receiver, proxy):
     db.enqueue("Order", "1")
     wait_state(db, "circuit open")
     assert "HTTP 407" in db.sink("last_error")[0] and not receiver.deliveries
-    db.sql("ALTER USER MAPPING FOR PUBLIC SERVER crm OPTIONS (ADD proxy_username 'courier', ADD proxy_password 'let-me-out')")
+    db.sql("ALTER USER MAPPING FOR PUBLIC SERVER crm OPTIONS (ADD proxy_user 'courier', ADD proxy_password 'let-me-out')")
     wait_until(lambda: db.pending() == 0, 10, "the event")
     assert "tinyproxy" in receiver.deliveries[-1].headers["via"] and receiver.deliveries[-1].verified
     assert "proxy-authorization" not in receiver.deliveries[-1].headers
@@ -121,7 +121,7 @@ def test_through_a_proxy(db, rig, receiver, proxy):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(chain)
     peer = rig.receiver(secret=SECRET, tls=context)
-    db.sql(f"ALTER SERVER crm OPTIONS (SET url '{peer.url}', ADD ca_pem '{authority.certificate}')")
+    db.sql(f"ALTER SERVER crm OPTIONS (SET url '{peer.url}', ADD ssl_ca_pem '{authority.certificate}')")
     db.enqueue("Order", "1")
     wait_until(lambda: db.pending() == 0, 10, "the event over TLS")
     assert f"CONNECT 127.0.0.1:{peer.port}" in proxy.printed()
@@ -133,7 +133,7 @@ def test_through_a_proxy(db, rig, receiver, proxy):
     db.enqueue("Order", "1")
     wait_state(db, "circuit open")
     # tinyproxy closes the connection with its response, which may be lost: the next probe reports it.
-    said = f" from the proxy {url}: it refuses proxy_username and proxy_password of the user mapping"
+    said = f" from the proxy {url}: it refuses proxy_user and proxy_password of the user mapping"
     wait_until(lambda: said in db.sink("last_error")[0], 20, lambda: db.sink("last_error"))
     wait_until(lambda: last_step(db)[0] == "proxy", 20, lambda: last_step(db))
     assert said in last_step(db)[2]
@@ -145,7 +145,7 @@ def test_a_proxy_leads_past_no_guard(db, receiver, proxy):
     """The proxy's own address is checked, and an address in the URL; names are resolved by the proxy."""
     url = f"http://127.0.0.1:{proxy.port}"
     db.webhook_sink("crm", f"http://hooks.invalid:{receiver.port}/", SECRET, **QUICK, proxy=url)
-    db.sql("ALTER USER MAPPING FOR PUBLIC SERVER crm OPTIONS (ADD proxy_username 'courier', ADD proxy_password 'let-me-out')")
+    db.sql("ALTER USER MAPPING FOR PUBLIC SERVER crm OPTIONS (ADD proxy_user 'courier', ADD proxy_password 'let-me-out')")
     db.sql("ALTER SERVER crm OPTIONS (DROP allow_networks)")
     step, ok, message, _ = last_step(db)
     assert (step, ok, message) == ("guard", False, "The proxy has an address that is the database server itself")

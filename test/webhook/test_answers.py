@@ -259,7 +259,7 @@ def test_the_answer_stands_in_the_row_made_safe(db, plain):
     echo = b"\x1b[31mno\x00 \xff\r\n" + token.encode() + b" <b>" + b"x" * (1 << 20)
     plain.mode = Status(500, body=echo)
     db.webhook_sink("crm", plain)
-    db.create_mapping("crm", {"bearer_token": token})
+    db.create_mapping("crm", {"token": token})
     db.enqueue("Order", "1")
     [(_, _, _, error)] = wait_until(lambda: db.sql(NEXT), 10, "the failure")
     assert error.startswith("HTTP 500: [31mno \ufffd *** <b>xxx") and error.isprintable()

@@ -81,7 +81,7 @@ def test_one_event_is_a_list_too(db, receiver, books):
 def test_ndjson_has_an_event_in_each_line(db, plain):
     """The library verifies JSON only, unless it is told not to read it."""
     receiver = plain
-    db.webhook_sink("log", receiver, SECRET, batch="50", batch_format="ndjson", format="raw",
+    db.webhook_sink("log", receiver, SECRET, batch="50, ndjson", format="raw",
                     body='{"id": ${id},\n "line": "${aggregate_id}", "data": ${payload}}')
     db.sql("SELECT outbox.enqueue('Order', E'a\\nb' || n, 'x', jsonb_build_object('n', n)) FROM generate_series(1, 20) n")
     wait_until(lambda: db.pending() == 0, 10, "delivery")

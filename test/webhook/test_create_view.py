@@ -23,7 +23,7 @@ def test_a_view_tells_what_has_become_of_its_rows(db, rig):
         for aggregate, event in (("1", "accepted"), ("2", "refused"), ("3", "accepted")):
             db.sql(INSERT, aggregate, event, 0)
         assert db.sql("SELECT state, count(*) FROM outbox WHERE due_at <= now() GROUP BY 1") == [("NEW", 3)]
-        db.webhook_sink("hook", receiver.url, max_attempts="2", retry="exponential 10ms..10ms", retention="1h",
+        db.webhook_sink("hook", receiver.url, max_attempts="2", retry="10ms..10ms", retention="1h",
                         headers=TYPE)
         wait_until(lambda: db.value("SELECT count(*) FROM outbox WHERE state = 'NEW'") == 0, 20, lambda: db.sql("SELECT * FROM outbox"))
     assert db.sql("SELECT aggregate_id, state, tries, sent_at IS NOT NULL, error LIKE '%500%' FROM outbox ORDER BY 1") == [
@@ -45,7 +45,7 @@ def test_events_with_a_due_time_in_the_past_keep_the_order_of_their_key(db, rig)
             for number in range(1, 6):
                 db.sql(INSERT, key, f"e{number}", 10 * number)
             if key == "waits for the sink":
-                db.webhook_sink("hook", receiver.url, retry="exponential 300ms..300ms", headers=TYPE)
+                db.webhook_sink("hook", receiver.url, retry="300ms..300ms", headers=TYPE)
         wait_until(lambda: db.value("SELECT count(*) FROM outbox") == 0, 20, lambda: db.sql("SELECT * FROM outbox"))
         arrived = [(delivery.json()["data"]["key"], delivery.headers["x-event-type"]) for delivery in receiver.deliveries if delivery.accepted()]
     for key in ("waits for the sink", "comes later"):

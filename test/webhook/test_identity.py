@@ -100,7 +100,7 @@ def test_signatures_with_a_public_key(db, receiver):
     pair = Ed25519PrivateKey.generate()
     public = base64.b64encode(pair.public_key().public_bytes_raw()).decode()
     db.webhook_sink("crm", receiver)
-    db.create_mapping("crm", {"secret": "whsk_" + base64.b64encode(pair.private_bytes_raw()).decode(), "old_secret": SIGNING_SECRET})
+    db.create_mapping("crm", {"secret": f"whsk_{base64.b64encode(pair.private_bytes_raw()).decode()}, {SIGNING_SECRET}"})
     db.enqueue("Order", "1", payload='{"text": "Zoë"}')
     wait_until(lambda: db.pending() == 0, 20, lambda: f"delivery: {db.sink('state, last_error')}")
     [delivery] = receiver.deliveries

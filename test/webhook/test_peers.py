@@ -46,7 +46,7 @@ FAULTS = ["500", "502", "503", "504", "413", "429", "444", "redirects", "keepali
 EVENTS = 200
 CIRCUIT = ["429"]  # ten failing keys in a row open the circuit; those failures are not counted
 LARGE = 20
-QUICK = {"retry": "exponential 20ms..200ms", "max_attempts": "100", "retention": "1d"}
+QUICK = {"retry": "20ms..200ms", "max_attempts": "100", "retention": "1d"}
 SPECIAL = {"slow": {"timeout": "300ms"}}
 
 

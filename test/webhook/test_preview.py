@@ -21,14 +21,14 @@ KEYS = ["\n touch pwned\n", "\r touch pwned\r", "\x1b[201~\ntouch pwned\n", "\x0
 HEADERS = {f"x-{n}": text for n, text in enumerate(EVIL)} | {"!#$%&'*+-.^_`|~": "$(touch pwned)", "x-tab": "a\tb", "x-c1": "a\u0085b", "x-empty": "", "x-blank": "  "}
 SINKS = {  # options of the server, of the user mapping
     "plain": ({"forward_headers": "*"}, {}),
-    "signed": ({"forward_headers": "*", "headers": json.dumps({"X-Shell": "".join(EVIL).replace("${", "$ {"), "X-Blank": " ", "accept": "text/plain"})}, {"secret": SECRET, "bearer_token": TOKEN}),
+    "signed": ({"forward_headers": "*", "headers": json.dumps({"X-Shell": "".join(EVIL).replace("${", "$ {"), "X-Blank": " ", "accept": "text/plain"})}, {"secret": SECRET, "token": TOKEN}),
     "odd_url": ({"url": "{url}?q=';touch$IFS/pwned;'&$(touch)&!!"}, {"secret": SECRET}),
-    "basic": ({"forward_headers": "*", "method": "PUT", "header_prefix": "svix", "idempotency_key": "true", "format": "raw", "url": "{url}/${aggregate_id}/x"},
-              {"secret": SECRET, "old_secret": OLD_SECRET, "username": "us er", "password": PASSWORD, "headers": json.dumps({"X-Api-Key": KEY, "x-accept": "y"})}),
+    "basic": ({"forward_headers": "*", "method": "PUT", "idempotency_key": "true", "format": "raw", "url": "{url}/${aggregate_id}/x"},
+              {"secret": f"{SECRET}, {OLD_SECRET}", "user": "us er", "password": PASSWORD, "headers": json.dumps({"X-Api-Key": KEY, "x-accept": "y"})}),
     "cloud": ({"format": "cloudevents", "forward_headers": "*"}, {"secret": SECRET}),
     "secret_url": ({}, {"url": "{url}/" + TOKEN, "secret": SECRET}),
 }
-PER_ATTEMPT = ("webhook-timestamp", "webhook-signature", "svix-timestamp", "svix-signature")
+PER_ATTEMPT = ("webhook-timestamp", "webhook-signature")
 
 
 def payloads() -> list[dict]:
@@ -60,21 +60,20 @@ def headers(rows: list[tuple]) -> dict[str, str]:
 
 def signature(headers: dict[str, str], body: bytes) -> str | None:
     """The signature, for the sink with these headers; None if it does not sign."""
-    prefix = "svix" if "svix-id" in headers else "webhook"
-    if f"{prefix}-signature" not in headers:
+    if "webhook-signature" not in headers:
         return None
-    signed = f"{headers[prefix + '-id']}.{headers[prefix + '-timestamp']}.".encode() + body
+    signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
     return " ".join("v1," + base64.b64encode(hmac.digest(base64.b64decode(secret.removeprefix("whsec_")), signed, "sha256")).decode()
-                    for secret in ([SECRET, OLD_SECRET] if prefix == "svix" else [SECRET]))
+                    for secret in ([SECRET, OLD_SECRET] if "idempotency-key" in headers else [SECRET]))
 
 
 def attempt(headers: dict[str, str], field: str) -> str | None:
-    """webhook-signature or svix-signature."""
+    """webhook-signature or webhook-timestamp."""
     return next((value for name, value in headers.items() if name in PER_ATTEMPT and name.endswith(field)), None)
 
 
 def event_id(delivery: Delivery) -> str:
-    return delivery.headers.get("svix-id") or delivery.id
+    return delivery.id
 
 
 @pytest.fixture(scope="module")

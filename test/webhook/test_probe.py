@@ -60,7 +60,7 @@ class Endpoints:
 
     def add(self, name: str, context: ssl.SSLContext, handshakes: bool = False) -> None:
         receiver = self.receivers[name] = Handshakes(context) if handshakes else self.rig.receiver(tls=context)
-        self.db.webhook_sink(name, receiver.url, ca_pem=self.authority.certificate, events="none")
+        self.db.webhook_sink(name, receiver.url, ssl_ca_pem=self.authority.certificate, events="none")
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def test_a_test_event_on_demand(db, receiver):
     [test] = receiver.accepted()
     assert test.headers["outbox-probe"] == "true" and test.json()["type"] == "outbox.probe" and test.json()["data"] == {"test": True}
     assert db.sql("SELECT (SELECT count(*) FROM outbox.events), delivered, dead_total FROM outbox.sinks") == [(0, 0, 0)]
-    for answer, words in ((status(401, body=b"who are you"), "bearer_token"), (status(404), "option url"), (status(500), "endpoint's log"),
+    for answer, words in ((status(401, body=b"who are you"), "token"), (status(404), "option url"), (status(500), "endpoint's log"),
                           (redirect("http://elsewhere.invalid/"), "redirects are not followed")):
         receiver.mode = answer
         [(_, ok, message, hint)] = db.sql(SEND)
@@ -131,7 +131,7 @@ def test_an_endpoint_that_takes_connections_and_answers_nothing(endpoints, db):
             "after": (tls.url, "the endpoint closed the connection without an answer (libcurl: "),
         }
         for sink, (url, _) in said.items():
-            db.webhook_sink(sink, url, ca_pem=endpoints.authority.certificate, events="none", timeout="1s")
+            db.webhook_sink(sink, url, ssl_ca_pem=endpoints.authority.certificate, events="none", timeout="1s")
             db.enqueue("Order", sink, sink=sink)
         for sink, (_, words) in said.items():
             wait_until(lambda: words in (db.sink("last_error", sink)[0] or ""), 20, lambda: db.sql("SELECT * FROM outbox.sinks"))
@@ -182,8 +182,8 @@ def test_certificates(endpoints, db):
         "expired": (f"the endpoint's certificate (CN=crm) has expired on {day(-1)} ", "must renew it"),
         "early": (f"the endpoint's certificate (CN=crm) is not valid before {day(1)} ", f"clocks: the time here is {day(0)} "),
         "misnamed": ("the endpoint's certificate is made out to crm.example, 10.1.2.3, and not to 127.0.0.1", "Correct the url"),
-        "self_signed": ("the endpoint's certificate (CN=crm) is self-signed, and not trusted here", "option ca_pem"),
-        "stranger": ("the endpoint's certificate (CN=crm) comes from an authority that is not known here (CN=stranger CA)", "option ca_pem"),
+        "self_signed": ("the endpoint's certificate (CN=crm) is self-signed, and not trusted here", "option ssl_ca_pem"),
+        "stranger": ("the endpoint's certificate (CN=crm) comes from an authority that is not known here (CN=stranger CA)", "option ssl_ca_pem"),
         "weak": ("the endpoint's certificate (CN=crm) has a key that is too weak (RSA, 1024 bits)", "must renew it"),
     }
     port = endpoints.receivers["good"].port
@@ -200,7 +200,7 @@ def test_certificates(endpoints, db):
         error = db.value("SELECT last_error FROM outbox.sinks WHERE name = %s", sink)
         assert error.startswith(f"TLS failed: {message}") and hint in error, error
     assert db.value("SELECT sum(attempts) FROM outbox.events") == 0  # only the sink is to blame
-    db.set_sink("stranger", ca_pem=endpoints.stranger.certificate)
+    db.set_sink("stranger", ssl_ca_pem=endpoints.stranger.certificate)
     wait_until(lambda: endpoints.receivers["stranger"].accepted(), 20, "the event, once the authority is given")
     assert not any(receiver.deliveries for name, receiver in endpoints.receivers.items() if name not in ("good", "stranger"))
 

@@ -15,7 +15,7 @@ from outbox_rig.paths import ROOT
 from outbox_rig.receiver import SECRET
 from senders import Stream, post, signed
 
-QUICK = {"retry": "exponential 50ms..200ms", "max_attempts": "1000"}
+QUICK = {"retry": "50ms..200ms", "max_attempts": "1000"}
 BODY = '{"type": "order.paid", "data": {"total": 99.5}}'
 
 

@@ -89,7 +89,7 @@ def peers(rig, db, start, folder) -> dict[str, Peer]:
     nginx = rig.nginx(http="\n".join(upstreams), locations="\n".join(locations))
     for name, peer in peers.items():
         url = nginx.url + behind[name] if name in behind else peer.service.url
-        special = {"article": {"body": ARTICLE_BODY}, "svix": {"header_prefix": "svix"}, "batches": {"batch": "20"}}.get(name, {})
+        special = {"article": {"body": ARTICLE_BODY}, "batches": {"batch": "20"}}.get(name, {})
         db.webhook_sink(name, url, None if name == "article" else SECRET, aggregates=name, **special)
         peer.stream = Stream(db, name)
     for peer in peers.values():

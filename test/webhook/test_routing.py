@@ -21,7 +21,7 @@ MAKE = """
         EXECUTE format('CREATE SERVER customer_%s FOREIGN DATA WRAPPER outbox_webhook OPTIONS (
                           url %L, match %L, allow_http ''true'', allow_networks ''127.0.0.0/8'', concurrency ''2'',
                           forward_headers ''trace'')',
-                       tenant, '{url}/' || tenant, 'kind=order, tenant=' || tenant);
+                       tenant, '{url}/' || tenant, jsonb_build_object('kind', 'order', 'tenant', tenant));
       END LOOP;
     END $$"""
 
@@ -78,9 +78,9 @@ def change_endpoint(db, url: str, sessions: Sessions, dice: random.Random) -> No
             sessions.go_on(30)
             db.sql(MAKE.format(first=tenant, last=tenant, url=url))
         case 1:
-            db.set_sink(server, match="kind=order, tenant=nobody")
+            db.set_sink(server, match='{"kind": "order", "tenant": "nobody"}')
             sessions.go_on(30)
-            db.set_sink(server, match=f"tenant={tenant}, kind=order")
+            db.set_sink(server, match=json.dumps({"tenant": tenant, "kind": "order"}))
         case 2:
             db.set_sink(server, concurrency=str(dice.randint(1, 5)))
 
@@ -116,7 +116,7 @@ def test_each_customer_gets_its_own_events(db, rig):
 def test_a_waiting_event_that_is_corrected(db, rig):
     """A change of any column that sinks match reaches the worker without a change of a sink."""
     with rig.receiver() as receiver:
-        db.webhook_sink("main", receiver, match="tenant=1", events="order.*", aggregates="Order")
+        db.webhook_sink("main", receiver, match='{"tenant": "1"}', events="order.*", aggregates="Order")
         corrections = {"headers": '{"tenant": 1}', "event_type": "order.created", "aggregate_type": "Order"}
         for column, right in corrections.items():
             given = corrections | {column: '{"tenant": 2}' if column == "headers" else "wrong"}

@@ -56,7 +56,7 @@ class Endpoints:
         self.nginx = rig.nginx(http='log_format attempts "$server_port $status $http_webhook_id $msec $ssl_protocol/$connection";' + "".join(servers))
         self.streams = {}
         for name, port in self._ports.items():
-            db.webhook_sink(name, f"https://127.0.0.1:{port}/", SECRET, aggregates=name, ca_pem=self.authority.certificate, retention="1d",
+            db.webhook_sink(name, f"https://127.0.0.1:{port}/", SECRET, aggregates=name, ssl_ca_pem=self.authority.certificate, retention="1d",
                             concurrency=str(CONCURRENCY))
             self.streams[name] = Stream(db, name, keys=20)
 
@@ -111,7 +111,7 @@ def test_what_waited_goes_by_itself_when_it_is_mended(endpoints, db):
     for name in ("expired", "not_yet_valid", "wrong_host", "self_signed"):
         endpoints.file(name).write_text(good)
     endpoints.nginx.reloaded()
-    db.set_sink("unknown", ca_pem=endpoints.authority.certificate + endpoints.stranger.certificate)
+    db.set_sink("unknown", ssl_ca_pem=endpoints.authority.certificate + endpoints.stranger.certificate)
     for name in BAD:
         endpoints.arrived(name)
     wait_until(lambda: db.pending() == 0, 20, "all to be recorded")
@@ -131,7 +131,7 @@ def test_a_connection_that_one_event_ends(rig, pg, poison_is_first):
     db = Database(pg, "optional_certificate")
     db.create()
     try:
-        db.webhook_sink("crm", receiver.url, SECRET, ca_pem=ours.certificate, retry="50ms", max_attempts="3")
+        db.webhook_sink("crm", receiver.url, SECRET, ssl_ca_pem=ours.certificate, retry="50ms", max_attempts="3")
         if poison_is_first:
             db.enqueue("Order", "poisoned", payload='{"poison": 1}')
             wait_until(lambda: receiver.deliveries, 20, "the poison event to arrive")

@@ -34,7 +34,7 @@ def front(moto):
 class AwsDatabase(Database):
     def aws_sink(self, name: str, endpoint: str, mapping: dict[str, str] = KEYS, **options: str) -> None:
         with self._connected().transaction():
-            self._create_server(name, "outbox_aws", {"endpoint": endpoint, "allow_http": "true", "allow_networks": "127.0.0.1", "region": REGION} | options)
+            self._create_server(name, "outbox_aws", {"endpoint": endpoint, "allow_http": "true", "allow_networks": "127.0.0.1", "aws_region": REGION} | options)
             if mapping:
                 self.create_mapping(name, mapping)
 

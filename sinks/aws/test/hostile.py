@@ -12,8 +12,8 @@ class Sqs(HttpFake):
     def statements(self, more: str) -> list[str]:
         url = f"http://127.0.0.1:{self.port}"
         return [f"CREATE SERVER sut FOREIGN DATA WRAPPER outbox_aws OPTIONS (endpoint '{url}', allow_http 'true', allow_networks '127.0.0.0/8',"
-                f" queue_url '{url}/1/events', region 'eu-central-1', timeout '15s'{more})",
-                "CREATE USER MAPPING FOR PUBLIC SERVER sut OPTIONS (access_key_id 'AKIAIOSFODNN7EXAMPLE', secret_access_key 'wJalrXUtnFEMI')"]
+                f" target '{url}/1/events', aws_region 'eu-central-1', timeout '15s'{more})",
+                "CREATE USER MAPPING FOR PUBLIC SERVER sut OPTIONS (aws_access_key_id 'AKIAIOSFODNN7EXAMPLE', aws_secret_access_key 'wJalrXUtnFEMI')"]
 
     @staticmethod
     def _is_refused(request: Request, entry: dict) -> bool:

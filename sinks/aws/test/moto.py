@@ -13,11 +13,11 @@ from outbox_rig.process import Process, free_port
 from outbox_rig.wait import wait_until
 
 REGION = "eu-central-1"
-KEYS = {"access_key_id": "AKIAIOSFODNN7EXAMPLE", "secret_access_key": "wJalrXUtnFEMIK7MDENGbPxRfiCYEXAMPLEKEY"}
+KEYS = {"aws_access_key_id": "AKIAIOSFODNN7EXAMPLE", "aws_secret_access_key": "wJalrXUtnFEMIK7MDENGbPxRfiCYEXAMPLEKEY"}
 
 
 def client(service: str, url: str, **more):
-    return boto3.client(service, region_name=REGION, endpoint_url=url, aws_access_key_id=KEYS["access_key_id"], aws_secret_access_key=KEYS["secret_access_key"],
+    return boto3.client(service, region_name=REGION, endpoint_url=url, aws_access_key_id=KEYS["aws_access_key_id"], aws_secret_access_key=KEYS["aws_secret_access_key"],
                         config=Config(retries={"max_attempts": 1}, read_timeout=30, **more))
 
 
@@ -73,11 +73,11 @@ class Moto:
         return arn
 
     def bus(self, name: str, queue: "Queue") -> str:
-        """An event bus with a rule that sends all events to this queue; returns its name."""
-        self.events.create_event_bus(Name=name)
+        """An event bus with a rule that sends all events to this queue; returns its ARN."""
+        arn = self.events.create_event_bus(Name=name)["EventBusArn"]
         self.events.put_rule(Name="all", EventBusName=name, EventPattern=json.dumps({"detail-type": [{"exists": True}]}))
         self.events.put_targets(Rule="all", EventBusName=name, Targets=[{"Id": "1", "Arn": queue.arn}])
-        return name
+        return arn
 
 
 class Queue:

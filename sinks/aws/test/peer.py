@@ -36,7 +36,7 @@ class Peer:
                 self._taken += self.queue.take()
 
     def statements(self) -> list[str]:
-        options = {"endpoint": self.front.url, "allow_http": "true", "allow_networks": "127.0.0.1", "queue_url": self.queue.url, "region": REGION, "timeout": "10s", "concurrency": "4"}
+        options = {"endpoint": self.front.url, "allow_http": "true", "allow_networks": "127.0.0.1", "target": self.queue.url, "aws_region": REGION, "timeout": "10s", "concurrency": "4"}
         return [f"CREATE SERVER sut FOREIGN DATA WRAPPER outbox_aws OPTIONS ({', '.join(f'{name} {value!r}' for name, value in options.items())})",
                 f"CREATE USER MAPPING FOR PUBLIC SERVER sut OPTIONS ({', '.join(f'{name} {value!r}' for name, value in KEYS.items())})"]
 

@@ -62,7 +62,7 @@ def test_an_expired_token_is_renewed(db: AwsDatabase, moto, front, name, metadat
         return error("ExpiredToken", f"The security token {token} included in the request is expired", 403) if token == first[0] else None
 
     front.answer = answer
-    db.aws_sink("aws", front.url, {}, queue_url=queue.url, credentials="chain", max_attempts="1")
+    db.aws_sink("aws", front.url, {}, target=queue.url, aws_credentials="chain", max_attempts="1")
     many(db, 50, 25)
     queue.read(50)
     all_is_sent(db)
@@ -74,7 +74,7 @@ def test_events_wait_for_credentials(db: AwsDatabase, moto, front, name, metadat
     queue = moto.queue(name)
     metadata.works = False
     try:
-        db.aws_sink("aws", front.url, {}, queue_url=queue.url, credentials="chain")
+        db.aws_sink("aws", front.url, {}, target=queue.url, aws_credentials="chain")
         many(db, 20, 10)
         state_is(db, "circuit open", "HTTP 500")
         assert not front.requests

@@ -44,7 +44,7 @@ def is_signed(front, service: str) -> None:
 
 def test_an_event_is_a_message_of_a_queue(db, moto, front, name):
     queue = moto.queue(name)
-    db.aws_sink("aws", front.url, queue_url=queue.url, headers="event_type:header:eventType")
+    db.aws_sink("aws", front.url, target=queue.url, additional_placement="event_type:header:eventType")
     id = db.enqueue("Order", "7", "order.created", '{"a": "ä"}', headers='{"tenant": "eu"}')
     [message] = queue.read(1)
     assert message["Body"] == '{"a": "ä"}'
@@ -55,15 +55,15 @@ def test_an_event_is_a_message_of_a_queue(db, moto, front, name):
     is_signed(front, "sqs")
 
 
-@pytest.mark.parametrize("option, value", [("topic_arn", "arn:aws:sns:eu-central-1:123456789012:orders"), ("event_bus", "orders")])
-def test_the_target_is_the_topic_or_the_bus(db, option, value):
-    db.aws_sink("aws", "http://127.0.0.1:9", **{option: value})
-    assert db.sink("target", "aws") == (value,)
+@pytest.mark.parametrize("target", ["arn:aws:sns:eu-central-1:123456789012:orders", "arn:aws:events:eu-central-1:123456789012:event-bus/orders"])
+def test_the_target_is_the_topic_or_the_bus(db, target):
+    db.aws_sink("aws", "http://127.0.0.1:9", target=target)
+    assert db.sink("target", "aws") == (target,)
 
 
 def test_a_binary_header(db, moto, front, name):
     queue = moto.queue(name)
-    db.aws_sink("aws", front.url, queue_url=queue.url, format="cloudevents-structured")
+    db.aws_sink("aws", front.url, target=queue.url, format="cloudevents-structured")
     id = db.sql("SELECT outbox.enqueue_bytes('Order', '1', 'order.raw', '\\x00ff', 'application/avro', headers => '{\"tenant\": \"eu\"}')")[0][0]
     [message] = queue.read(1)
     event = json.loads(message["Body"])
@@ -75,7 +75,7 @@ def test_a_binary_header(db, moto, front, name):
 def test_order_of_each_key_and_batches(db, moto, front, name, kind):
     """FIFO: the group is the key, and the deduplication id is the event's."""
     queue = moto.queue(f"{name}.fifo")
-    options = {"queue_url": queue.url} if kind == "queue" else {"topic_arn": moto.topic(f"{name}-t.fifo", queue)}
+    options = {"target": queue.url} if kind == "queue" else {"target": moto.topic(f"{name}-t.fifo", queue)}
     db.aws_sink("aws", front.url, concurrency="4", timeout="1min", **options)
     many(db, 300, 60)
     messages = queue.read(300, 120)
@@ -93,7 +93,7 @@ def test_order_of_each_key_and_batches(db, moto, front, name, kind):
 @pytest.mark.parametrize("kind", ["queue", "topic"])
 def test_two_sinks_of_one_fifo_and_a_replay_are_no_duplicates(db, moto, front, name, kind):
     queue = moto.queue(f"{name}.fifo")
-    options = {"queue_url": queue.url} if kind == "queue" else {"topic_arn": moto.topic(f"{name}-t.fifo", queue)}
+    options = {"target": queue.url} if kind == "queue" else {"target": moto.topic(f"{name}-t.fifo", queue)}
     for sink in ("a", "b"):
         db.aws_sink(sink, front.url, retention="1d", **options)
     id = db.enqueue("Order", "7")
@@ -106,7 +106,7 @@ def test_two_sinks_of_one_fifo_and_a_replay_are_no_duplicates(db, moto, front, n
 def test_keys_that_are_no_group(db, moto, front, name):
     """Their group is a hash of the key; an event without a key is a group of its own."""
     queue = moto.queue(f"{name}.fifo")
-    db.aws_sink("aws", front.url, queue_url=queue.url)
+    db.aws_sink("aws", front.url, target=queue.url)
     for key in ("a/b", "ä b", "x" * 128, "x" * 129):
         db.enqueue("Order", key)
         db.enqueue("Order", key)
@@ -119,7 +119,7 @@ def test_keys_that_are_no_group(db, moto, front, name):
 
 def test_a_topic(db, moto, front, name):
     queue = moto.queue(name)
-    db.aws_sink("aws", front.url, topic_arn=moto.topic(name, queue), subject="${event_type} of ${aggregate_id}")
+    db.aws_sink("aws", front.url, target=moto.topic(name, queue), subject="${event_type} of ${aggregate_id}")
     plain = moto.queue(f"{name}-plain")
     moto.sns.subscribe(TopicArn=f"arn:aws:sns:eu-central-1:123456789012:{name}", Protocol="sqs", Endpoint=plain.arn)
     id = db.enqueue("Order", "7", "order.created", '{"a": "ä & <b>=+%"}', headers='{"tenant": "eu central"}')
@@ -137,7 +137,7 @@ def test_a_topic(db, moto, front, name):
 
 def test_a_bus(db, moto, front, name):
     queue = moto.queue(name)
-    db.aws_sink("aws", front.url, event_bus=moto.bus(name, queue), source="shop.${aggregate_type}")
+    db.aws_sink("aws", front.url, target=moto.bus(name, queue), source="shop.${aggregate_type}")
     id = db.enqueue("Order", "7", "order.created", '{"a": "ä"}', headers='{"tenant": "eu"}')
     [message] = queue.read(1)
     event = json.loads(message["Body"])
@@ -154,7 +154,7 @@ def test_a_bus(db, moto, front, name):
 @pytest.mark.parametrize("service", ["sqs", "sns", "events"])
 def test_a_kept_event_tells_the_id_that_aws_gave_it(db, moto, front, name, service):
     queue = moto.queue(name)
-    targets = {"sqs": lambda: {"queue_url": queue.url}, "sns": lambda: {"topic_arn": moto.topic(name, queue, raw=False)}, "events": lambda: {"event_bus": moto.bus(name, queue)}}
+    targets = {"sqs": lambda: {"target": queue.url}, "sns": lambda: {"target": moto.topic(name, queue, raw=False)}, "events": lambda: {"target": moto.bus(name, queue)}}
     db.aws_sink("aws", front.url, retention="1d", **targets[service]())
     ids = [db.enqueue("Order", str(n), payload=json.dumps({"n": n})) for n in range(3)]
     given = {}
@@ -169,7 +169,7 @@ def test_a_kept_event_tells_the_id_that_aws_gave_it(db, moto, front, name, servi
 
 def test_a_request_is_cut_to_what_it_may_carry(db, moto, front, name):
     queue = moto.queue(name)
-    db.aws_sink("aws", front.url, queue_url=queue.url)
+    db.aws_sink("aws", front.url, target=queue.url)
     db.sql("SELECT outbox.enqueue('Order', n::text, 'x', jsonb_build_object('x', repeat('x', 100000))) FROM generate_series(1, 20) AS n")
     queue.read(20)
     all_is_sent(db)
@@ -180,8 +180,8 @@ QUEUE = "https://sqs.eu-central-1.amazonaws.com/123456789012/orders"
 
 
 @pytest.mark.parametrize("options, checks", [
-    ({"queue_url": QUEUE}, ["keys", "order"]), ({"queue_url": f"{QUEUE}.fifo"}, ["keys"]), ({"event_bus": "orders", "region": REGION}, ["keys", "order"]),
-    ({"queue_url": f"{QUEUE}.fifo", "endpoint": "http://sqs.example", "allow_http": "true"}, ["encryption"])])
+    ({"target": QUEUE}, ["keys", "order"]), ({"target": f"{QUEUE}.fifo"}, ["keys"]), ({"target": "arn:aws:events:eu-central-1:123456789012:event-bus/orders"}, ["keys", "order"]),
+    ({"target": f"{QUEUE}.fifo", "endpoint": "http://sqs.example", "allow_http": "true"}, ["encryption"])])
 def test_typical_mistakes(db, options, checks):
     db._create_server("aws", "outbox_aws", options)
     db.create_mapping("aws", KEYS)

@@ -14,7 +14,7 @@ from front import Answer, error, xml_error
 from moto import REGION
 from test_delivery import all_is_sent, bodies, by_key, many, sinks
 
-QUICK = {"retry": "exponential 100ms..500ms", "max_attempts": "1000"}
+QUICK = {"retry": "100ms..500ms", "max_attempts": "1000"}
 
 
 def state_is(db, state: str, error: str = "", seconds: float = 30) -> None:
@@ -36,7 +36,7 @@ def in_order(messages) -> int:
 
 
 def test_a_missing_queue_is_waited_for(db, moto, front, name):
-    db.aws_sink("aws", front.url, queue_url=f"{moto.url}/123456789012/{name}", max_attempts="2", retry="10ms")
+    db.aws_sink("aws", front.url, target=f"{moto.url}/123456789012/{name}", max_attempts="2", retry="10ms")
     many(db, 50, 10)
     state_is(db, "circuit open", "QueueDoesNotExist")
     assert f'make queue "{name}" in region eu-central-1' in db.sink("last_error", "aws")[0]
@@ -53,7 +53,7 @@ def test_aws_asks_for_a_pause(db, moto, front, name):
     """No request starts before it is over, or before resume() ends it."""
     front.answer = lambda request: error("ServiceUnavailable", "come back later", 503, retry_after="400")
     queue = moto.queue(name)
-    db.aws_sink("aws", front.url, queue_url=queue.url, **QUICK)
+    db.aws_sink("aws", front.url, target=queue.url, **QUICK)
     many(db, 1, 1)
     state_is(db, "paused by endpoint")
     front.answer = lambda request: None
@@ -71,7 +71,7 @@ def takes_everything(request):
 
 def test_a_bus_that_was_deleted(db, moto, front, name):
     """By somebody, while the worker was not there: its first request asks."""
-    db.aws_sink("aws", front.url, event_bus=moto.bus(name, moto.queue(name)))
+    db.aws_sink("aws", front.url, target=moto.bus(name, moto.queue(name)))
     many(db, 1, 1)
     all_is_sent(db)
     moto.events.remove_targets(Rule="all", EventBusName=name, Ids=["1"])
@@ -88,7 +88,7 @@ def test_a_bus_that_was_deleted(db, moto, front, name):
 def test_a_bus_that_may_not_be_asked_for(db, moto, front, name):
     """Events are sent; the state, the probe and the server's log say what nobody can see."""
     queue = moto.queue(name)
-    db.aws_sink("aws", front.url, event_bus=moto.bus(name, queue))
+    db.aws_sink("aws", front.url, target=moto.bus(name, queue))
     front.answer = lambda request: error("AccessDeniedException", "not authorized to perform: events:DescribeEventBus") if request.operation == "DescribeEventBus" else None
     many(db, 20, 10)
     queue.read(20)
@@ -103,7 +103,7 @@ def test_a_missing_topic_or_bus(db, moto, front, name, kind, code):
     queue = moto.queue(name)
     if kind == "bus":
         front.answer = takes_everything
-    db.aws_sink("aws", front.url, **({"topic_arn": f"arn:aws:sns:eu-central-1:123456789012:{name}"} if kind == "topic" else {"event_bus": name}))
+    db.aws_sink("aws", front.url, **({"target": f"arn:aws:sns:eu-central-1:123456789012:{name}"} if kind == "topic" else {"target": f"arn:aws:events:eu-central-1:123456789012:event-bus/{name}"}))
     many(db, 20, 10)
     state_is(db, "circuit open", code)
     no_attempt_is_spent(db)
@@ -117,7 +117,7 @@ def test_a_missing_topic_or_bus(db, moto, front, name, kind, code):
 def test_a_killed_service_that_forgets_its_queue(db, make_moto, name):
     moto = make_moto()
     queue = moto.queue(name)
-    db.aws_sink("aws", moto.url, queue_url=queue.url)
+    db.aws_sink("aws", moto.url, target=queue.url)
     many(db, 100, 10)
     queue.read(100)
     moto.kill()
@@ -134,7 +134,7 @@ def test_a_killed_service_that_forgets_its_queue(db, make_moto, name):
 def test_a_service_that_hangs(db, make_moto, name):
     moto = make_moto()
     queue = moto.queue(name)
-    db.aws_sink("aws", moto.url, queue_url=queue.url, timeout="2s", **QUICK)
+    db.aws_sink("aws", moto.url, target=queue.url, timeout="2s", **QUICK)
     many(db, 20, 10)
     queue.read(20)
     moto.freeze()
@@ -148,12 +148,12 @@ def test_a_service_that_hangs(db, make_moto, name):
 
 
 def test_a_service_that_does_not_answer(db):
-    an_endpoint_without_an_answer_is_named(db, "aws", Authority("ours"), "target", endpoint="URL", queue_url="URL/123456789012/orders.fifo", region=REGION)
+    an_endpoint_without_an_answer_is_named(db, "aws", Authority("ours"), "target", endpoint="URL", target="URL/123456789012/orders.fifo", aws_region=REGION)
 
 
 def test_memory_is_bounded_while_the_service_hangs(db, make_moto, name):
     moto = make_moto()
-    db.aws_sink("aws", moto.url, queue_url=moto.queue(name).url, timeout="1min")
+    db.aws_sink("aws", moto.url, target=moto.queue(name).url, timeout="1min")
     memory_is_bounded(db, "aws", moto, most=400, events=1000, size=200_000)
 
 
@@ -175,7 +175,7 @@ def test_one_message_of_a_batch_fails(db, moto, front, name):
         return Answer(200, json.dumps({"Successful": [{"Id": entry["Id"], "MessageId": "1", "MD5OfMessageBody": "x"} for entry in rest], "Failed": [failed]}).encode(), {})
 
     front.answer = answer
-    db.aws_sink("aws", front.url, queue_url=queue.url, **QUICK)
+    db.aws_sink("aws", front.url, target=queue.url, **QUICK)
     many(db, 100, 10)
     messages = queue.read(99)
     wait_until(lambda: db.pending() == 0, 30, sinks(db))
@@ -201,7 +201,7 @@ def test_an_entry_of_a_bus_fails(db, moto, front, name):
         return Answer(200, json.dumps({"FailedEntryCount": 1, "Entries": results}).encode(), {})
 
     front.answer = answer
-    db.aws_sink("aws", front.url, event_bus=name)
+    db.aws_sink("aws", front.url, target=f"arn:aws:events:eu-central-1:123456789012:event-bus/{name}")
     many(db, 50, 50)
     messages = queue.read(50)
     all_is_sent(db)
@@ -216,7 +216,7 @@ def test_a_message_that_sns_refuses_is_found(db, moto, front, name):
         return xml_error("InvalidParameter", "Invalid parameter: Message too odd") if b"%22odd%22" in request.body else None
 
     front.answer = answer
-    db.aws_sink("aws", front.url, topic_arn=moto.topic(name, queue), retry="exponential 100ms..500ms")
+    db.aws_sink("aws", front.url, target=moto.topic(name, queue), retry="100ms..500ms")
     db.sql("BEGIN")
     many(db, 30, 15)
     db.enqueue("Order", "5", "order.made", '{"key": "5", "n": 1000, "x": "odd"}')
@@ -232,7 +232,7 @@ def test_requests_that_are_all_refused(db, moto, front, name):
     """Whatever the words, it is the sink's fault: ten keys in a row open the circuit, and the backlog is delivered later."""
     queue = moto.queue(name)
     front.answer = lambda request: error("InvalidParameterValue", "One or more parameters are invalid.")
-    db.aws_sink("aws", front.url, queue_url=queue.url)
+    db.aws_sink("aws", front.url, target=queue.url)
     many(db, 100, 50)
     state_is(db, "circuit open", "InvalidParameterValue")
     no_attempt_is_spent(db)
@@ -252,7 +252,7 @@ def test_throttling_spends_no_attempt(db, moto, front, name, answer):
     queue = moto.queue(name)
     ends = []
     front.answer = lambda request: None if ends else answer
-    db.aws_sink("aws", front.url, queue_url=queue.url, max_attempts="1")
+    db.aws_sink("aws", front.url, target=queue.url, max_attempts="1")
     many(db, 100, 50)
     wait_until(lambda: len(front.sends()) >= 3, 30, sinks(db))
     wait_until(lambda: (db.sink("last_error", "aws")[0] or "").startswith("Amazon SQS: "), 30, sinks(db))
@@ -264,11 +264,11 @@ def test_throttling_spends_no_attempt(db, moto, front, name, answer):
 
 @pytest.mark.parametrize("answer, words", [
     (error("AccessDenied", "User: arn:aws:iam::1:user/x is not authorized to perform: sqs:sendmessage", 403), "allow sqs:SendMessage on queue"),
-    (error("InvalidClientTokenId", "The security token included in the request is invalid.", 403), "correct access_key_id and secret_access_key"),
-    (error("SignatureDoesNotMatch", "The request signature we calculated does not match", 403), "correct access_key_id"),
+    (error("InvalidClientTokenId", "The security token included in the request is invalid.", 403), "correct aws_access_key_id and aws_secret_access_key"),
+    (error("SignatureDoesNotMatch", "The request signature we calculated does not match", 403), "correct aws_access_key_id"),
     (error("KmsAccessDenied", "The caller does not have the required KMS access"), "KMS key"),
-    (error("ExpiredToken", "The security token included in the request is expired", 403), "session_token"),
-    (Answer(404, b"<html>not here</html>", {}), "correct the options region and endpoint"),
+    (error("ExpiredToken", "The security token included in the request is expired", 403), "aws_session_token"),
+    (Answer(404, b"<html>not here</html>", {}), "correct the options aws_region and endpoint"),
     (Answer(200, b"hello", {}), "the answer is none of AWS's"),
     (Answer(301, b"", {"Location": "http://127.0.0.1:1/"}), "HTTP 301"),
 ])
@@ -276,7 +276,7 @@ def test_what_a_user_must_correct(db, moto, front, name, answer, words):
     queue = moto.queue(name)
     ends = []
     front.answer = lambda request: None if ends else answer
-    db.aws_sink("aws", front.url, queue_url=queue.url, max_attempts="1000")
+    db.aws_sink("aws", front.url, target=queue.url, max_attempts="1000")
     many(db, 30, 30)
     state_is(db, "circuit open", words)
     ends.append(True)
@@ -300,7 +300,7 @@ def test_a_wrong_clock_is_corrected(db, moto, front, name, seconds):
         return error("InvalidSignatureException", text, 403, Date=formatdate(then, usegmt=True))
 
     front.answer = answer
-    db.aws_sink("aws", front.url, queue_url=queue.url, max_attempts="1")
+    db.aws_sink("aws", front.url, target=queue.url, max_attempts="1")
     many(db, 100, 50)
     assert in_order(queue.read(100)) == 0
     all_is_sent(db)
@@ -310,7 +310,7 @@ def test_a_wrong_clock_is_corrected(db, moto, front, name, seconds):
 def test_a_removed_sink_ends_at_once(db, make_moto, name):
     moto = make_moto()
     queue = moto.queue(name)
-    db.aws_sink("aws", moto.url, queue_url=queue.url)
+    db.aws_sink("aws", moto.url, target=queue.url)
     moto.freeze()
     try:
         many(db, 10, 10)
@@ -325,7 +325,7 @@ def test_no_secret_in_any_text(db, moto, front, name):
     """AWS repeats what it was sent in some errors."""
     queue = moto.queue(name)
     front.answer = lambda request: error("SignatureDoesNotMatch", "x" * 290 + " FwoGZXIvYXdzEBYaDtoken and wJalrXUtnFEMIK7MDENGbPxRfiCYEXAMPLEKEY", 403)
-    db.aws_sink("aws", front.url, {"access_key_id": "AKIAIOSFODNN7EXAMPLE", "secret_access_key": "wJalrXUtnFEMIK7MDENGbPxRfiCYEXAMPLEKEY", "session_token": "FwoGZXIvYXdzEBYaDtoken"}, queue_url=queue.url)
+    db.aws_sink("aws", front.url, {"aws_access_key_id": "AKIAIOSFODNN7EXAMPLE", "aws_secret_access_key": "wJalrXUtnFEMIK7MDENGbPxRfiCYEXAMPLEKEY", "aws_session_token": "FwoGZXIvYXdzEBYaDtoken"}, target=queue.url)
     many(db, 3, 3)
     state_is(db, "circuit open", "***")
     [request, *_] = front.sends()

@@ -12,7 +12,7 @@ from front import error
 def send_one(db, moto, front, name, kind="queue", **options):
     """One event: its id, and the request, whose bytes are those of the preview."""
     queue = moto.queue(name)
-    target = {"queue": lambda: {"queue_url": queue.url}, "topic": lambda: {"topic_arn": moto.topic(name, queue)}, "bus": lambda: {"event_bus": moto.bus(name, queue)}}[kind]()
+    target = {"queue": lambda: {"target": queue.url}, "topic": lambda: {"target": moto.topic(name, queue)}, "bus": lambda: {"target": moto.bus(name, queue)}}[kind]()
     db.aws_sink("aws", front.url, **target, **options)
     db.sql("SELECT outbox.pause('aws')")
     id = db.enqueue("Order", "7", "order.created", '{"a": [1, 2.50, "ä"]}', headers='{"tenant": "eu"}')
@@ -37,10 +37,10 @@ def test_debezium(db, moto, front, name):
 
 
 def test_an_envelope_for_a_bus(db, moto, front, name):
-    id, request = send_one(db, moto, front, name, "bus", value_format="json_compact", headers="id:envelope, header.tenant:envelope", detail_type="${aggregate_type}")
+    id, request = send_one(db, moto, front, name, "bus", value_format="json_compact", additional_placement="id:envelope, header.tenant:envelope", detail_type="${aggregate_type}")
     [entry] = request.json["Entries"]
     assert json.loads(entry["Detail"]) == {"payload": {"a": [1, 2.5, "ä"]}, "id": id, "tenant": "eu"}
-    assert (entry["Source"], entry["DetailType"], entry["EventBusName"], entry["Resources"]) == ("outbox.Order", "Order", name, [f"urn:uuid:{id}"])
+    assert (entry["Source"], entry["DetailType"], entry["EventBusName"].partition("/")[2], entry["Resources"]) == ("outbox.Order", "Order", name, [f"urn:uuid:{id}"])
 
 
 def test_raw_for_a_topic(db, moto, front, name):
@@ -60,30 +60,28 @@ def test_cloudevents_structured(db, moto, front, name, kind):
     assert kind == "queue" or entry["Source"] == "/shop"
 
 
-QUEUE = "queue_url 'https://sqs.eu-central-1.amazonaws.com/123456789012/orders'"
-TOPIC = "topic_arn 'arn:aws:sns:eu-central-1:123456789012:orders'"
-BUS = "event_bus 'default', region 'eu-central-1'"
+QUEUE = "target 'https://sqs.eu-central-1.amazonaws.com/123456789012/orders'"
+TOPIC = "target 'arn:aws:sns:eu-central-1:123456789012:orders'"
+BUS = "target 'arn:aws:events:eu-central-1:123456789012:event-bus/default'"
 
 
 @pytest.mark.parametrize("options, message", [
-    ("region 'eu-central-1'", "Give one of queue_url"),
-    (f"{QUEUE}, {TOPIC}", "more than one target"),
-    ("queue_url 'orders'", "Expected the URL of a queue"),
-    ("queue_url 'https://user:pass@sqs.eu-central-1.amazonaws.com/1/q'", "Expected the URL of a queue"),
-    ("queue_url 'https://sqs.eu-central-1.amazonaws.com/123456789012/'", "name of a queue"),
-    ("queue_url 'https://sqs.eu-central-1.amazonaws.com/123456789012/a.b'", "name of a queue"),
-    ("queue_url 'https://sqs.eu-central-1.example.com/123456789012/orders'", 'a superuser sets option "endpoint"'),
-    ("queue_url 'https://evil.example/sqs.eu-central-1.amazonaws.com/orders'", 'a superuser sets option "endpoint"'),
-    ("queue_url 'https://sqs.eu-central-1.amazonaws.com.evil.example/1/orders'", 'a superuser sets option "endpoint"'),
-    ("queue_url 'http://sqs.eu-central-1.amazonaws.com/123456789012/orders'", "no https URL"),
-    ("queue_url 'http://127.0.0.1:5000/123456789012/orders', region 'eu-central-1'", 'a superuser sets option "endpoint"'),
-    (f"{QUEUE}, region 'eu-west-1'", 'names region eu-central-1'),
-    ("topic_arn 'orders'", "Expected the ARN of a topic"),
-    ("topic_arn 'arn:aws:sqs:eu-central-1:123456789012:orders'", "Expected the ARN of a topic"),
-    ("topic_arn 'arn:aws:sns:eu-central-1.evil.example:123456789012:orders'", "Expected the ARN of a topic"),
-    ("event_bus 'default'", 'option "region" is required'),
-    ("event_bus 'a b', region 'eu-central-1'", "name or the ARN of an event bus"),
-    ("event_bus 'default', region 'evil.example/'", "code of a region"),
+    ("aws_region 'eu-central-1'", 'option "target" is required'),
+    ("target 'orders'", "Expected the URL of a queue, or the ARN of a topic or of an event bus"),
+    ("target 'https://user:pass@sqs.eu-central-1.amazonaws.com/1/q'", "Expected the URL of a queue"),
+    ("target 'https://sqs.eu-central-1.amazonaws.com/123456789012/'", "name of a queue"),
+    ("target 'https://sqs.eu-central-1.amazonaws.com/123456789012/a.b'", "name of a queue"),
+    ("target 'https://sqs.eu-central-1.example.com/123456789012/orders'", 'a superuser sets option "endpoint"'),
+    ("target 'https://evil.example/sqs.eu-central-1.amazonaws.com/orders'", 'a superuser sets option "endpoint"'),
+    ("target 'https://sqs.eu-central-1.amazonaws.com.evil.example/1/orders'", 'a superuser sets option "endpoint"'),
+    ("target 'http://sqs.eu-central-1.amazonaws.com/123456789012/orders'", "no https URL"),
+    ("target 'http://127.0.0.1:5000/123456789012/orders', aws_region 'eu-central-1'", 'a superuser sets option "endpoint"'),
+    (f"{QUEUE}, aws_region 'eu-west-1'", 'names region eu-central-1'),
+    ("target 'arn:aws:sqs:eu-central-1:123456789012:orders'", "Expected the URL of a queue, or the ARN of a topic"),
+    ("target 'arn:aws:sns:eu-central-1.evil.example:123456789012:orders'", "Expected the URL of a queue, or the ARN of a topic"),
+    ("target 'arn:aws:events:eu-central-1:123456789012:event-bus/a b'", "or of an event bus"),
+    ("target 'arn:aws:events:eu-central-1:123456789012:rule/orders'", "or of an event bus"),
+    (f"{BUS}, aws_region 'evil.example/'", "code of a region"),
     (f"{QUEUE}, endpoint 'http://127.0.0.1:1'", "allow_http"),
     (f"{QUEUE}, endpoint 'https://127.0.0.1:1/path'", "without a path"),
     (f"{QUEUE}, subject 'x'", "Only messages of SNS"),
@@ -92,41 +90,41 @@ BUS = "event_bus 'default', region 'eu-central-1'"
     (f"{TOPIC}, source 'x'", "attribute of CloudEvents"),
     (f"{BUS}, source 'aws.x'", "those of AWS itself"),
     (f"{BUS}, detail_type '${{event_typ}}'", "Perhaps you meant ${event_type}"),
-    (f"{BUS}, headers 'event_type:header'", "no headers"),
-    (f"{QUEUE}, headers 'event_type:header:a b'", "cannot be an attribute"),
-    (f"{QUEUE}, headers 'event_type:header:AWS.x'", "cannot be an attribute"),
-    (f"{QUEUE}, headers 'aggregate_id:partition'", "a message has no partition"),
+    (f"{BUS}, additional_placement 'event_type:header'", "no headers"),
+    (f"{QUEUE}, additional_placement 'event_type:header:a b'", "cannot be an attribute"),
+    (f"{QUEUE}, additional_placement 'event_type:header:AWS.x'", "cannot be an attribute"),
+    (f"{QUEUE}, additional_placement 'aggregate_id:partition'", "a message has no partition"),
     (f"{QUEUE}, format 'cloudevents'", "Use 'cloudevents-structured'"),
     (f"{QUEUE}, tombstone_on_empty_payload 'true'", "AWS takes no empty messages"),
     (f"{QUEUE}, value_format 'bytes'", "A message of AWS is text"),
-    (f"{QUEUE}, max_message_bytes '1'", "from 1024"),
+    (f"{QUEUE}, max_message '1'", "from 1kB"),
     (f"{QUEUE}, concurrency '0'", "from 1"),
-    (f"{QUEUE}, secret_access_key 'x'", "is a secret and cannot be an option of the server"),
-    (f"{QUEUE}, quene_url 'x'", 'Perhaps you meant the option "queue_url"'),
+    (f"{QUEUE}, aws_secret_access_key 'x'", "is a secret and cannot be an option of the server"),
+    (f"{QUEUE}, taget 'x'", 'Perhaps you meant the option "target"'),
 ])
 def test_options_are_checked(db, options, message):
     db.refuses(f"CREATE SERVER bad FOREIGN DATA WRAPPER outbox_aws OPTIONS ({options})", message)
 
 
 @pytest.mark.parametrize("options", [
-    QUEUE, TOPIC, BUS, "queue_url 'https://eu-west-1.queue.amazonaws.com/1/a'", "queue_url 'https://queue.amazonaws.com/1/a.fifo'",
-    "queue_url 'https://sqs.cn-north-1.amazonaws.com.cn/1/a'", "queue_url 'https://sqs.us-east-1.api.aws/1/a'", "topic_arn 'arn:aws-cn:sns:cn-north-1:123456789012:a.fifo'",
-    "event_bus 'arn:aws:events:eu-west-1:123456789012:event-bus/a.b'", f"{QUEUE}, region 'eu-central-1'",
+    QUEUE, TOPIC, BUS, "target 'https://eu-west-1.queue.amazonaws.com/1/a'", "target 'https://queue.amazonaws.com/1/a.fifo'",
+    "target 'https://sqs.cn-north-1.amazonaws.com.cn/1/a'", "target 'https://sqs.us-east-1.api.aws/1/a'", "target 'arn:aws-cn:sns:cn-north-1:123456789012:a.fifo'",
+    "target 'arn:aws:events:eu-west-1:123456789012:event-bus/a.b'", f"{QUEUE}, aws_region 'eu-central-1'",
 ])
 def test_targets_of_any_owner(db, options):
     db.sql("CREATE ROLE maker; GRANT USAGE ON FOREIGN DATA WRAPPER outbox_aws TO maker; SET ROLE maker")
     try:
         db.sql(f"CREATE SERVER own FOREIGN DATA WRAPPER outbox_aws OPTIONS ({options})")
-        for name, value in {"endpoint": "https://localhost", "allow_http": "true", "allow_networks": "127.0.0.1", "credentials": "chain"}.items():
+        for name, value in {"endpoint": "https://localhost", "allow_http": "true", "allow_networks": "127.0.0.1", "aws_credentials": "chain"}.items():
             db.refuses(f"ALTER SERVER own OPTIONS (ADD {name} '{value}')", "superuser")
     finally:
         db.sql("RESET ROLE; DROP SERVER IF EXISTS own; DROP OWNED BY maker; DROP ROLE maker")
 
 
 @pytest.mark.parametrize("options, message", [
-    ("access_key_id 'AKIAIOSFODNN7EXAMPLE'", '"secret_access_key" is required'),
-    ("secret_access_key 'secretsecretsecret'", '"access_key_id" is required'),
-    ("queue_url 'x'", "belongs to the server"),
+    ("aws_access_key_id 'AKIAIOSFODNN7EXAMPLE'", '"aws_secret_access_key" is required'),
+    ("aws_secret_access_key 'secretsecretsecret'", '"aws_access_key_id" is required'),
+    ("target 'x'", "belongs to the server"),
 ])
 def test_options_of_mappings_are_checked(db, options, message):
     db.sql(f"CREATE SERVER good FOREIGN DATA WRAPPER outbox_aws OPTIONS ({QUEUE})")
@@ -139,7 +137,7 @@ def enqueue(payload: str = "'{}'", headers: str = "'{}'") -> str:
 
 
 def test_events_for_a_queue_are_checked(db):
-    db.sql(f"CREATE SERVER aws FOREIGN DATA WRAPPER outbox_aws OPTIONS ({QUEUE}, max_message_bytes '2000')")
+    db.sql(f"CREATE SERVER aws FOREIGN DATA WRAPPER outbox_aws OPTIONS ({QUEUE}, max_message '2000')")
     db.refuses(enqueue("to_jsonb(repeat('x', 2000))"), "too large for a message of AWS", "With its attributes it has 2046 bytes")
     db.refuses(enqueue(headers="jsonb_build_object('a b', 'x')"), 'header "a b" cannot be an attribute', "Give the header another name")
     db.refuses(enqueue(headers="jsonb_build_object('Amazon.x', 'x')"), "cannot be an attribute")
@@ -166,8 +164,8 @@ def test_events_for_a_topic_and_a_bus_are_checked(db):
 def test_the_text_of_a_payload_is_checked(db, moto, front, name):
     """Characters that are none of XML 1.0, and a detail that is no object. U+10FFFE is one of XML, and its last bytes are like those of U+FFFE."""
     queue = moto.queue(name)
-    db.aws_sink("aws", front.url, queue_url=queue.url, aggregates="Queue")
-    db.aws_sink("bus", front.url, event_bus=moto.bus(name, queue), aggregates="Bus")
+    db.aws_sink("aws", front.url, target=queue.url, aggregates="Queue")
+    db.aws_sink("bus", front.url, target=moto.bus(name, queue), aggregates="Bus")
     for character in ("FFFE", "FFFF"):
         db.refuses(rf"SELECT outbox.enqueue('Queue', '1', 'x', jsonb_build_object('a', repeat('x', 500), 'b', U&'\{character}'::text))", "payload cannot be sent to AWS", "\\u escapes")
     db.refuses("SELECT outbox.enqueue('Bus', '1', 'x', '[]')", "must be a JSON object")
@@ -177,7 +175,7 @@ def test_the_text_of_a_payload_is_checked(db, moto, front, name):
 
 def test_a_payload_that_an_update_brings(db, moto, front, name):
     """It is checked as a new one is, and the event stays as it was."""
-    db.aws_sink("aws", front.url, queue_url=moto.queue(name).url)
+    db.aws_sink("aws", front.url, target=moto.queue(name).url)
     db.sql("SELECT outbox.pause('aws')")
     db.sql("SELECT outbox.enqueue('Order', '1', 'x', '{}')")
     with pytest.raises(psycopg.errors.InvalidParameterValue, match="cannot be sent to AWS"):
@@ -193,7 +191,7 @@ def steps(db, name: str = "aws", send: bool = False) -> dict[str, tuple]:
 @pytest.mark.parametrize("kind", ["queue", "topic", "bus"])
 def test_a_probe(db, moto, front, name, kind):
     queue = moto.queue(name)
-    target = {"queue": lambda: {"queue_url": queue.url}, "topic": lambda: {"topic_arn": moto.topic(name, queue)}, "bus": lambda: {"event_bus": moto.bus(name, queue)}}[kind]()
+    target = {"queue": lambda: {"target": queue.url}, "topic": lambda: {"target": moto.topic(name, queue)}, "bus": lambda: {"target": moto.bus(name, queue)}}[kind]()
     db.aws_sink("aws", front.url, **target)
     found = steps(db, send=True)
     assert all(ok for ok, *_ in found.values()) and {"connect", "credentials", "target", "send"} <= set(found), found
@@ -207,21 +205,21 @@ def test_a_probe(db, moto, front, name, kind):
 
 def test_a_probe_that_fails(db, moto, front, name):
     queue = moto.queue(name)
-    db.aws_sink("aws", front.url, queue_url=queue.url + "x")
+    db.aws_sink("aws", front.url, target=queue.url + "x")
     found = steps(db, send=True)
     assert found["target"][0] is False and "QueueDoesNotExist" in found["target"][1] and "make queue" in found["target"][2].lower()
     db.sql("DROP SERVER aws CASCADE")
-    db.aws_sink("aws", "http://127.0.0.1:1", queue_url=queue.url)
+    db.aws_sink("aws", "http://127.0.0.1:1", target=queue.url)
     assert steps(db)["connect"][0] is False
     db.sql("DROP SERVER aws CASCADE")
     front.answer = lambda request: error("AccessDenied", "not authorized to perform: sqs:getqueueattributes", 403) if request.operation == "GetQueueAttributes" else None
-    db.aws_sink("aws", front.url, queue_url=queue.url)
+    db.aws_sink("aws", front.url, target=queue.url)
     found = steps(db, send=True)
     assert "sqs:GetQueueAttributes" in found["target"][2] and found["send"][0] is True, "sending needs no right to ask"
 
 
 def test_the_network_guard(db, front):
-    db.aws_sink("aws", front.url, queue_url=f"{front.url}/1/orders", allow_networks="10.0.0.0/8")
+    db.aws_sink("aws", front.url, target=f"{front.url}/1/orders", allow_networks="10.0.0.0/8")
     found = steps(db)
     assert found["guard"][0] is False and "127.0.0.0/8" in found["guard"][2]
     db.enqueue("Order", "1")

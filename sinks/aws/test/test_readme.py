@@ -51,14 +51,14 @@ def test_the_mark_of_a_probe_is_named():
 @pytest.fixture
 def consumer(db, moto, start_program):
     db.sql("CREATE TABLE mails (payload jsonb)")
-    env = os.environ | {"AWS_ENDPOINT_URL": moto.url, "AWS_DEFAULT_REGION": REGION, "AWS_ACCESS_KEY_ID": KEYS["access_key_id"], "AWS_SECRET_ACCESS_KEY": KEYS["secret_access_key"]}
+    env = os.environ | {"AWS_ENDPOINT_URL": moto.url, "AWS_DEFAULT_REGION": REGION, "AWS_ACCESS_KEY_ID": KEYS["aws_access_key_id"], "AWS_SECRET_ACCESS_KEY": KEYS["aws_secret_access_key"]}
     return lambda queue: start_program(HERE / "example/consumer.py", queue, db.dsn, env=env)
 
 
 def test_the_consumer_works_once_per_event(db, moto, name, consumer):
     queue = moto.queue(name)
     moto.sqs.set_queue_attributes(QueueUrl=queue.url, Attributes={"VisibilityTimeout": "3"})
-    db.aws_sink("aws", moto.url, queue_url=queue.url)
+    db.aws_sink("aws", moto.url, target=queue.url)
     assert all(ok for _, ok, *_ in db.sql("SELECT step, ok FROM outbox.probe('aws', send => true)"))
     db.sql("SELECT outbox.enqueue('Order', (n % 50)::text, 'order.made', jsonb_build_object('n', n)) FROM generate_series(1, 200) AS n")
     first = consumer(queue.url)

@@ -55,7 +55,7 @@ def tls_sink(db, authority):
     """Makes a sink with a client certificate."""
     client = authority.issue("the sink", "client", rsa_bits=2048)
     return lambda service, name="grpc", **options: db.grpc_sink(name, service, {"ssl_certificate_pem": client.certificate, "ssl_key_pem": client.key},
-                                                   ca_pem=authority.certificate, **options)
+                                                   ssl_ca_pem=authority.certificate, **options)
 
 
 class GrpcDatabase(Database):

@@ -69,7 +69,7 @@ def test_a_peer_that_does_not_answer(db, authority):
 
 
 def test_a_server_of_another_authority(db, tls_service):
-    db.grpc_sink("grpc", tls_service, ca_pem=Authority("another").certificate)
+    db.grpc_sink("grpc", tls_service, ssl_ca_pem=Authority("another").certificate)
     db.enqueue("Order", "1")
     state_is(db, "circuit open", "TLS failed")
     assert db.value("SELECT max(attempts) FROM outbox.events") == 0
@@ -77,7 +77,7 @@ def test_a_server_of_another_authority(db, tls_service):
 
 
 def test_a_missing_client_certificate(db, tls_service, authority):
-    db.grpc_sink("grpc", tls_service, ca_pem=authority.certificate)
+    db.grpc_sink("grpc", tls_service, ssl_ca_pem=authority.certificate)
     db.enqueue("Order", "1")
     state_is(db, "circuit open")
     assert not all(ok for ok, _, _ in probe(db).values())
@@ -85,11 +85,11 @@ def test_a_missing_client_certificate(db, tls_service, authority):
 
 def test_a_token_is_shown_nowhere(db, service):
     service.behave(code="UNAUTHENTICATED", text="no user has the token correct-horse-battery")
-    db.grpc_sink("grpc", service, {"bearer_token": "correct-horse-battery"}, retry="30min")
+    db.grpc_sink("grpc", service, {"token": "correct-horse-battery"}, retry="30min")
     db.enqueue("Order", "1")
     wait_until(lambda: db.value("SELECT max(attempts) FROM outbox.events") == 1, 20)
     steps = probe(db, True)
-    assert not steps["gRPC"][0] and "bearer_token" in steps["gRPC"][2]
+    assert not steps["gRPC"][0] and "token" in steps["gRPC"][2]
     shown = str(db.sql("SELECT * FROM outbox.sinks")) + str(db.sql("SELECT * FROM outbox.events")) + str(steps)
     assert "UNAUTHENTICATED: no user has the token ***" in shown and "correct-horse" not in shown
 
@@ -155,12 +155,12 @@ BAD = [
     ({"url": "https://h:1/outbox.v1.Sink/Publish"}, "It ends after the port"),
     ({"url": "http://h:1"}, "unencrypted"),
     ({"method": "Publish"}, "Expected /PACKAGE.SERVICE/METHOD"),
-    ({"message": "json"}, "event, payload_bytes"),
-    ({"max_message_bytes": "10"}, ""),
+    ({"format": "json"}, "event, payload_bytes"),
+    ({"max_message": "10"}, ""),
     ({"headers": '{"grpc-timeout": "1S"}'}, "written by the sink itself"),
     ({"headers": '{"x": "ä"}'}, "printable ASCII"),
     ({"headers": '{"authorization": "Bearer x"}'}, "readable by everybody"),
-    ({"bearer_token": "x"}, "Every role can read"),
+    ({"token": "x"}, "Every role can read"),
     ({"timeot": "1s"}, 'Perhaps you meant the option "timeout".'),
 ]
 
@@ -180,5 +180,5 @@ def test_a_server_needs_a_url(db):
 @pytest.mark.parametrize("url, most, checks", [("http://service.example:50051", 4194305, ["encryption", "size"]), ("https://service.example", 4194304, []),
                                                ("http://[::1]:50051", 1024, [])])
 def test_typical_mistakes(db, url, most, checks):
-    db.sql(f"CREATE SERVER grpc FOREIGN DATA WRAPPER outbox_grpc OPTIONS (url '{url}', allow_http 'true', max_message_bytes '{most}')")
+    db.sql(f"CREATE SERVER grpc FOREIGN DATA WRAPPER outbox_grpc OPTIONS (url '{url}', allow_http 'true', max_message '{most}')")
     advice_is(db, "grpc", *checks)

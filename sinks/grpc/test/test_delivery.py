@@ -41,7 +41,7 @@ def first_deliveries_in_order(calls) -> int:
 
 
 def test_an_event_is_a_call(db, service):
-    db.grpc_sink("grpc", service, {"bearer_token": "a-token", "headers": '{"x-key": "of-the-mapping"}'}, headers='{"x-tenant": "eu"}', timeout="5s")
+    db.grpc_sink("grpc", service, {"token": "a-token", "headers": '{"x-key": "of-the-mapping"}'}, headers='{"x-tenant": "eu"}', timeout="5s")
     id = db.enqueue("Order", "7", "order.created", '{"a": "ä"}', headers='{"tenant": "eu", "traceparent": "00-1"}')
     [call] = service.wait_for(1)
     assert call.method == "/outbox.v1.Sink/Publish"
@@ -67,7 +67,7 @@ def test_a_kept_event_tells_the_status_of_its_call(db, service, code, trailers, 
 
 
 def test_the_preview_is_what_arrives(db, service):
-    db.grpc_sink("grpc", service, {"bearer_token": "a-token"}, headers='{"x-tenant": "eu", "X-Type": "${event_type}"}')
+    db.grpc_sink("grpc", service, {"token": "a-token"}, headers='{"x-tenant": "eu", "X-Type": "${event_type}"}')
     db.sql("SELECT outbox.pause('grpc')")
     id = db.enqueue("Order", "7", "order.created", '{"a": [1, 2.50, "ä"]}', headers='{"tenant": "eu", "tracestate": "a=1"}')
     preview = db.sql("SELECT part, name, value, bytes FROM outbox.preview(%s, 'grpc')", id)
@@ -126,7 +126,7 @@ def test_a_thousand_keys_in_order(db, tls_service, tls_sink):
 
 
 def test_payload_bytes_are_the_message(db, service):
-    db.grpc_sink("grpc", service, message="payload_bytes", method="/shop.v1.Orders/Put")
+    db.grpc_sink("grpc", service, format="payload_bytes", method="/shop.v1.Orders/Put")
     message = sink_pb2.Event(id="x", event_type="anything").SerializeToString()
     db.sql("SELECT outbox.enqueue_bytes('Order', '1', 'order.made', %s, 'application/x-protobuf')", message)
     with pytest.raises(psycopg.Error, match="event has no payload_bytes"):
@@ -138,7 +138,7 @@ def test_payload_bytes_are_the_message(db, service):
 
 def test_a_large_message(make_service, db):
     service = make_service(max_receive_message_length=12_000_000)
-    db.grpc_sink("grpc", service, max_message_bytes="10000000")
+    db.grpc_sink("grpc", service, max_message="10000000")
     db.sql("SELECT outbox.enqueue('Order', '1', 'order.large', jsonb_build_object('x', repeat('y', 9000000)))")
     [call] = service.wait_for(1)
     assert len(call.event.payload) > 9_000_000

@@ -38,7 +38,7 @@ def test_a_leader_that_is_lost(db, cluster, name, fault):
     leader = server_of(cluster, stream)
     rest = [server for server in cluster if server is not leader]
     db.nats_sink("nats", leader, subject=f"{name}.${{event_type}}", hosts=", ".join(f"127.0.0.1:{server.port}" for server in [leader, *rest]), connect_timeout="1s",
-                 ping_interval="1s")
+                 heartbeat="1s")
     with Steady(db) as traffic:
         wait_until(lambda: traffic.n > 2000, 60)
         getattr(leader, fault)()

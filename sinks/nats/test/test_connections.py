@@ -73,10 +73,10 @@ def test_an_nkey(db, make_server, name):
     app, other = user_nkey(), user_nkey()
     server = make_server(config=f'authorization {{ users: [{{ nkey: "{app.public}" }}, {{ user: "test", password: "test" }}] }}', login={"user": "test", "password": "test"})
     stream = Stream(server, name)
-    db.nats_sink("nats", server, {"nkey_seed": other.seed}, subject=f"{name}.x")
+    db.nats_sink("nats", server, {"credentials": other.seed}, subject=f"{name}.x")
     state_is(db, "circuit open", f"does not accept nkey {other.public}")
     shows_nowhere(db, other.seed)
-    db.set_mapping("nats", nkey_seed=app.seed)
+    db.set_mapping("nats", credentials=app.seed)
     delivers(db, stream)
 
 

@@ -215,7 +215,7 @@ def test_a_message_larger_than_the_servers_limit(db, make_server, name):
     wait_until(lambda: db.sql("SELECT id::text, attempts FROM outbox.events WHERE status = 'FAILED'") == [(bad, 1)], 30, sinks(db))
     assert "max_payload of the server is 4096" in db.value("SELECT last_error FROM outbox.events")
     log = db.pg.log.read_text()
-    assert "set max_message_bytes to that" in log and "was lost" not in log[log.rindex("set max_message_bytes"):]
+    assert "set max_message to that" in log and "was lost" not in log[log.rindex("set max_message"):]
 
 
 def test_a_subscriber_that_hides_the_missing_stream(sink, server, name):
@@ -326,14 +326,14 @@ def test_large_events_on_a_slow_link(db, make_server, name, events, size):
     server = make_server(config="max_payload: 8MB")
     stream = Stream(server, name)
     with SlowLink(server.port, 60_000) as link:
-        db.nats_sink("nats", server, subject=f"{name}.${{event_type}}", max_message_bytes="8000000", hosts=f"127.0.0.1:{link.port}")
+        db.nats_sink("nats", server, subject=f"{name}.${{event_type}}", max_message="8000000", hosts=f"127.0.0.1:{link.port}")
         a_slow_link_is_waited_for(db, "nats", link, events, size)
     assert stream.count() == events + 2
 
 
 def test_a_silent_server_is_noticed_while_idle(db, server, name):
     stream = Stream(server, name)
-    db.nats_sink("nats", server, subject=f"{name}.${{event_type}}", ping_interval="3s", connect_timeout="500ms")
+    db.nats_sink("nats", server, subject=f"{name}.${{event_type}}", heartbeat="3s", connect_timeout="500ms")
     many(db, 1, 1)
     stream.read(1)
     wait_until(lambda: db.pending() == 0, 10, sinks(db))  # by then the worker has logged that it is connected

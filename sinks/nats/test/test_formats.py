@@ -26,13 +26,13 @@ def deliver(db, server, name, **options):
 
 
 def test_debezium(db, server, name):
-    id, message = deliver(db, server, name, headers="event_type:header:eventType")
+    id, message = deliver(db, server, name, additional_placement="event_type:header:eventType")
     assert message.body.decode() == '{"a": [1, 2.50, "ä"]}'
     assert message.headers == {"id": id, "eventType": "order.created"} | json.loads(EVENT["headers"])
 
 
 def test_debezium_compact(db, server, name):
-    _, message = deliver(db, server, name, value_format="json_compact", headers="event_type:envelope")
+    _, message = deliver(db, server, name, value_format="json_compact", additional_placement="event_type:envelope")
     assert json.loads(message.body) == {"payload": {"a": [1, 2.5, "ä"]}, "event_type": "order.created"} and b" " not in message.body
 
 
@@ -73,7 +73,7 @@ def test_bytes_and_no_payload(db, server, name):
 def test_a_large_body(db, make_server, name):
     server = make_server(config="max_payload: 8388608")
     stream = Stream(server, name)
-    db.nats_sink("nats", server, subject=f"{name}.x", max_message_bytes="8388608")
+    db.nats_sink("nats", server, subject=f"{name}.x", max_message="8388608")
     text = json.dumps("x" * 7_000_000)
     db.enqueue("Order", "1", "order.large", text)
     db.enqueue("Order", "1", "order.small", "1")
@@ -95,16 +95,16 @@ def test_a_large_body(db, make_server, name):
     ("hosts 'a', subject ''", "It is empty"),
     ("hosts 'a', stream 'a.b'", "name of a stream"),
     ("hosts 'a', inbox_prefix 'a.>'", "beginning of a subject"),
-    ("hosts 'a', ping_interval '0'", "Expected a duration from 1s to 1h"),
+    ("hosts 'a', heartbeat '0'", "Expected a duration from 1s to 1h"),
     ("hosts 'a', connect_timeout '1d'", "Expected a duration from 100ms to 5min"),
     ("hosts 'a', max_in_flight '0'", "from 1 to 50000"),
-    ("hosts 'a', max_message_bytes '1'", "from 1024"),
+    ("hosts 'a', max_message '1'", "from 1kB"),
     ("hosts 'a', ssl_ca_pem 'x'", "ssl_ca_pem"),
     ("hosts 'a', enable_ssl_certificate_verification 'false'", "set tls 'true'"),
-    ("hosts 'a', headers 'aggregate_id:partition'", "a message has no partition"),
-    ("hosts 'a', headers 'event_type:header:Nats-Rollup'", "takes headers that begin with Nats- as instructions"),
-    ("hosts 'a', headers 'event_type:header:a b'", "printable ASCII without blanks"),
-    ("hosts 'a', format 'cloudevents', headers 'event_type:header:ce-id'", "are attributes of the CloudEvent"),
+    ("hosts 'a', additional_placement 'aggregate_id:partition'", "a message has no partition"),
+    ("hosts 'a', additional_placement 'event_type:header:Nats-Rollup'", "takes headers that begin with Nats- as instructions"),
+    ("hosts 'a', additional_placement 'event_type:header:a b'", "printable ASCII without blanks"),
+    ("hosts 'a', format 'cloudevents', additional_placement 'event_type:header:ce-id'", "are attributes of the CloudEvent"),
     ("hosts 'a', format 'avro'", "Expected one of: debezium, cloudevents"),
     ("hosts 'a', token 'x'", "is a secret and cannot be an option of the server"),
     ("hosts 'a', sbject 'x'", 'Perhaps you meant the option "subject"'),
@@ -118,8 +118,8 @@ def test_options_are_checked(db, options, message):
     ("password 'secret'", 'option "user" is required'),
     ("user 'u', password 'secret', token 'other'", '"user" and "token" are both given'),
     ("token ''", "It is empty"),
-    ("nkey_seed 'secret'", "Expected the seed of an nkey"),
-    ("nkey_seed 'SAANWZ2WFLZR3ZSTN5RJTAYVDYCVPM4HZ4JYAZTDHJHGOEPLGQWHYXGZ6A'", "nkey_seed"),
+    ("credentials 'SU-secret'", "Expected the seed of an nkey"),
+    ("credentials 'SAANWZ2WFLZR3ZSTN5RJTAYVDYCVPM4HZ4JYAZTDHJHGOEPLGQWHYXGZ6A'", "begins with SU"),
     ("credentials 'secret'", "Expected the content of a .creds file"),
     ("hosts 'a'", "belongs to the server"),
     ("ssl_certificate_pem 'x'", "ssl_certificate_pem"),
@@ -148,7 +148,7 @@ def test_options_of_mappings_are_checked(db, options, message):
     ("made", None, {"route": "a"}, ["payload is NULL"]),
 ])
 def test_events_are_checked(db, server, event_type, payload, headers, parts):
-    db.nats_sink("nats", server, subject="a.${header.route}.${event_type}", max_message_bytes="1024")
+    db.nats_sink("nats", server, subject="a.${header.route}.${event_type}", max_message="1024")
     db.refuses("SELECT outbox.enqueue('Order', '1', %s, %s::jsonb, headers => %s)", *parts,
             args=(event_type, None if payload is None else json.dumps(payload), json.dumps(headers)))
     assert db.value("SELECT count(*) FROM outbox.events") == 0
@@ -165,7 +165,7 @@ def test_a_column_forges_no_header(db, server, name, format, end):
     stream.read(3)
     db.sql("SELECT outbox.pause('nats')")
     before = db.enqueue("Order", f"x{end}Nats-Rollup: all")
-    db.sql("ALTER SERVER nats OPTIONS (ADD headers 'aggregate_id:header:order-id')")
+    db.sql("ALTER SERVER nats OPTIONS (ADD additional_placement 'aggregate_id:header:order-id')")
     db.refuses("SELECT outbox.enqueue('Order', %s, 'order.made', '{}')", 'value of header "order-id" contains a line break', args=(f"x{end}Nats-Rollup: all",))
     db.sql("SELECT outbox.resume('nats')")
     wait_until(lambda: db.pending() == 0, 30)

@@ -27,13 +27,13 @@ def deliver(db, broker, exchange, **options):
 
 
 def test_debezium(db, broker, exchange):
-    id, properties, body = deliver(db, broker, exchange, headers="event_type:header:eventType")
+    id, properties, body = deliver(db, broker, exchange, additional_placement="event_type:header:eventType")
     assert body.decode() == '{"a": [1, 2.50, "ä"]}' and properties.content_type == "application/json"
     assert properties.headers == {"id": id, "eventType": "order.created"} | json.loads(EVENT["headers"])
 
 
 def test_debezium_compact(db, broker, exchange):
-    _, _, body = deliver(db, broker, exchange, value_format="json_compact", headers="event_type:envelope")
+    _, _, body = deliver(db, broker, exchange, value_format="json_compact", additional_placement="event_type:envelope")
     assert json.loads(body) == {"payload": {"a": [1, 2.5, "ä"]}, "event_type": "order.created"} and b" " not in body
 
 
@@ -99,12 +99,12 @@ def test_the_default_exchange(db, broker, exchange):
     ("hosts 'a', exchange 'e', heartbeat '0'", "Expected a duration from 1s to 1h"),
     ("hosts 'a', exchange 'e', connect_timeout '1d'", "Expected a duration from 100ms to 5min"),
     ("hosts 'a', exchange 'e', max_in_flight '0'", "from 1 to 50000"),
-    ("hosts 'a', exchange 'e', max_message_bytes '1'", "from 1024"),
+    ("hosts 'a', exchange 'e', max_message '1'", "from 1kB"),
     ("hosts 'a', exchange 'e', vhost ''", "1 to 255 bytes"),
     ("hosts 'a', exchange 'e', ssl_ca_pem 'x'", "ssl_ca_pem"),
     ("hosts 'a', exchange 'e', enable_ssl_certificate_verification 'false'", "set tls 'true'"),
-    ("hosts 'a', exchange 'e', headers 'aggregate_id:partition'", "a message has no partition"),
-    ("hosts 'a', exchange 'e', headers 'event_type:header:CC'", "takes CC and BCC as routing keys"),
+    ("hosts 'a', exchange 'e', additional_placement 'aggregate_id:partition'", "a message has no partition"),
+    ("hosts 'a', exchange 'e', additional_placement 'event_type:header:CC'", "takes CC and BCC as routing keys"),
     ("hosts 'a', exchange 'e', format 'avro'", "Expected one of: debezium, cloudevents"),
     ("hosts 'a', exchange 'e', password 'x'", "is a secret and cannot be an option of the server"),
     ("hosts 'a', exchange 'e', exchnge 'x'", 'Perhaps you meant the option "exchange"'),
@@ -127,7 +127,7 @@ def test_options_of_mappings_are_checked(db, options, message):
 
 
 def test_events_are_checked(db, broker, exchange):
-    db.rabbit_sink("rabbit", broker, exchange=exchange, routing_key="${header.route}", max_message_bytes="1024")
+    db.rabbit_sink("rabbit", broker, exchange=exchange, routing_key="${header.route}", max_message="1024")
     enqueue = "SELECT outbox.enqueue('Order', '1', 'x', %s, headers => %s)"
     db.refuses(enqueue.replace("%s", "'1'", 1).replace("%s", "'{}'", 1), "event has no value for ${header.route}")
     db.refuses(enqueue.replace("%s", "'1'", 1).replace("%s", "jsonb_build_object('route', repeat('x', 256))", 1), "is too long for AMQP")

@@ -78,8 +78,8 @@ def test_masstransit(db, broker, tmp_path):
 def test_masstransits_raw_json(db, broker, exchange):
     """The page's sentence about endpoints with UseRawJsonDeserializer()."""
     queue = Queue(broker, exchange, kind="fanout")
-    [placed] = re.findall(r"UseRawJsonDeserializer.*?`headers\s+'([^']*)'`", PAGE.read_text(), re.DOTALL)
-    db.rabbit_sink("masstransit", broker, exchange=exchange, format="raw", headers=placed)
+    [placed] = re.findall(r"UseRawJsonDeserializer.*?`additional_placement\s+'([^']*)'`", PAGE.read_text(), re.DOTALL)
+    db.rabbit_sink("masstransit", broker, exchange=exchange, format="raw", additional_placement=placed)
     id = db.enqueue("Order", "42", "OrderPaid", '{"orderId": 42}')
     [(_, properties, body)] = queue.read(1)
     assert (properties.content_type, json.loads(body), properties.headers) == ("application/json", {"orderId": 42}, {"MessageId": id})

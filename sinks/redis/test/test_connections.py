@@ -247,7 +247,7 @@ def test_a_probe_names_what_may_lose_entries(db, server, stream, make_redis):
     server.client().set(stream.name, "something")
     assert probe(db)["stream"][:2] == (False, f'key "{stream.name}" is no stream, but has type string')
     weak = make_redis(settings={"appendonly": "no", "maxmemory-policy": "allkeys-lru"})
-    db.sql(f"ALTER SERVER redis OPTIONS (SET hosts '127.0.0.1:{weak.port}', ADD wait_replicas '1', ADD wait_timeout '100ms')")
+    db.sql(f"ALTER SERVER redis OPTIONS (SET hosts '127.0.0.1:{weak.port}', ADD wait_replicas '1')")
     steps = probe(db)
     assert "loses what came after its last snapshot" in steps["durability"][1] and "appendonly yes" in steps["durability"][2]
     assert "deletes whole streams" in steps["eviction"][1]

@@ -14,7 +14,7 @@ from outbox_rig.writers import Writers
 from redis_server import Stream
 from test_delivery import numbers_by_key, sinks
 
-QUICK = {"retry": "exponential 100ms..500ms", "max_attempts": "1000"}
+QUICK = {"retry": "100ms..500ms", "max_attempts": "1000"}
 
 
 def state_is(db, state: str, error: str = "", name: str = "redis", seconds: float = 30) -> None:

@@ -28,13 +28,13 @@ def headers(entry: dict[str, str]) -> dict[str, str]:
 
 
 def test_debezium(db, server, stream):
-    entry = deliver(db, server, stream, headers="event_type:header:eventType")
+    entry = deliver(db, server, stream, additional_placement="event_type:header:eventType")
     assert entry["payload"] == '{"a": [1, 2.50, "ä"]}' and entry["content_type"] == "application/json"
     assert headers(entry) == {"eventType": "order.created"} | json.loads(EVENT["headers"]), "the id is a field of its own"
 
 
 def test_debezium_compact(db, server, stream):
-    entry = deliver(db, server, stream, value_format="json_compact", headers="event_type:envelope")
+    entry = deliver(db, server, stream, value_format="json_compact", additional_placement="event_type:envelope")
     assert json.loads(entry["payload"]) == {"payload": {"a": [1, 2.5, "ä"]}, "event_type": "order.created"} and " " not in entry["payload"]
 
 
@@ -88,13 +88,11 @@ def test_a_large_payload(db, server, stream):
     ("hosts 'a', maxlen '0'", "maxlen"),
     ("hosts 'a', database '-1'", "database"),
     ("hosts 'a', wait_replicas '0'", "wait_replicas"),
-    ("hosts 'a', wait_timeout '1s'", "set wait_replicas"),
-    ("hosts 'a', wait_replicas '1', wait_timeout '1h'", "wait_timeout"),
     ("hosts 'a', max_in_flight '0'", "max_in_flight"),
-    ("hosts 'a', max_message_bytes '1'", "max_message_bytes"),
+    ("hosts 'a', max_message '1'", "max_message"),
     ("hosts 'a', ssl_ca_pem 'x'", "ssl_ca_pem"),
     ("hosts 'a', enable_ssl_certificate_verification 'false'", "set tls 'true'"),
-    ("hosts 'a', headers 'aggregate_id:partition'", "an entry has no partition"),
+    ("hosts 'a', additional_placement 'aggregate_id:partition'", "an entry has no partition"),
     ("hosts 'a', format 'avro'", "Expected one of: debezium, cloudevents"),
     ("hosts 'a', password 'x'", "is a secret and cannot be an option of the server"),
     ("hosts 'a', straem 'x'", 'Perhaps you meant the option "stream"'),
@@ -116,7 +114,7 @@ def test_options_of_mappings_are_checked(db, options, message):
 
 
 def test_events_are_checked(db, server):
-    db.redis_sink("redis", server, stream="${header.where}", max_message_bytes="1024")
+    db.redis_sink("redis", server, stream="${header.where}", max_message="1024")
     enqueue = "SELECT outbox.enqueue('Order', '1', 'x', {}, headers => {})"
     db.refuses(enqueue.format("'1'", "'{}'"), "event has no value for ${header.where}")
     db.refuses(enqueue.format("'1'", "'{\"where\": \"\"}'"), "event has no stream")

@@ -44,7 +44,7 @@ std::vector<Row<FormatOptions>> FormatOptions::rows() {
                                 {"optional_bytes", NullBehavior::OptionalBytes}}},
           "With value_format `json_compact`: `ignore` leaves out members that are null or [], `optional_bytes` those "
           "that are []."),
-      row(HEADERS, &Of::placements,
+      row(ADDITIONAL_PLACEMENT, &Of::placements,
           As{parse_placements, "`column:header[:alias], ...`, with `envelope` for format `debezium`"},
           "Columns beside the payload; `header.NAME` is a header of the event."),
       row(TOMBSTONE_ON_EMPTY_PAYLOAD, &Of::tombstone_on_empty_payload, Boolean{},
@@ -71,19 +71,20 @@ void FormatOptions::check_format(const Options &server) const {
   auto is_at = [](Place place) { return [place](const Placement &placement) { return placement.place == place; }; };
   bool envelope = std::any_of(placements.begin(), placements.end(), is_at(Place::Envelope));
   if (envelope && format != Format::Debezium)
-    throw BadInput(OB_BAD_VALUE, HEADERS, "only format \"debezium\" has an envelope",
-                   "Option \"headers\" places a column in the envelope.", "Place it in a header.");
+    throw BadInput(OB_BAD_VALUE, ADDITIONAL_PLACEMENT, "only format \"debezium\" has an envelope",
+                   "Option \"additional_placement\" places a column in the envelope.", "Place it in a header.");
   if (envelope && value_format != ValueFormat::JsonString && value_format != ValueFormat::JsonCompact)
-    throw BadInput(OB_BAD_VALUE, HEADERS, "an envelope needs value_format \"json_string\" or \"json_compact\"",
-                   "Option \"headers\" places a column in the envelope, which is a JSON object without a schema.",
-                   "Set value_format, or place the column in a header.");
+    throw BadInput(
+        OB_BAD_VALUE, ADDITIONAL_PLACEMENT, "an envelope needs value_format \"json_string\" or \"json_compact\"",
+        "Option \"additional_placement\" places a column in the envelope, which is a JSON object without a schema.",
+        "Set value_format, or place the column in a header.");
 }
 
 void FormatOptions::refuse_partition(const char *what, OptionName instead) const {
   for (const Placement &placement : placements)
     if (placement.place == Place::Partition)
-      throw BadInput(OB_BAD_VALUE, HEADERS, std::string(what) + " has no partition",
-                     "Option \"headers\" names a column that is the partition.",
+      throw BadInput(OB_BAD_VALUE, ADDITIONAL_PLACEMENT, std::string(what) + " has no partition",
+                     "Option \"additional_placement\" names a column that is the partition.",
                      std::string("Place it in a header, or in option \"") + instead.text + "\".");
 }
 

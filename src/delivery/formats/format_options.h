@@ -1,6 +1,6 @@
 /*
  * format_options.h: the options that choose and shape the format of a record, such as `format`, `value_format` and
- * `headers`. All kinds of sink that send records have them.
+ * `additional_placement`. All kinds of sink that send records have them.
  */
 #pragma once
 
@@ -14,8 +14,8 @@
 
 namespace outbox {
 
-inline constexpr OptionName VALUE_FORMAT{"value_format"}, NULL_BEHAVIOR{"null_behavior"},
-    TOMBSTONE_ON_EMPTY_PAYLOAD{"tombstone_on_empty_payload"};
+inline constexpr OptionName ADDITIONAL_PLACEMENT{"additional_placement"}, VALUE_FORMAT{"value_format"},
+    NULL_BEHAVIOR{"null_behavior"}, TOMBSTONE_ON_EMPTY_PAYLOAD{"tombstone_on_empty_payload"};
 
 enum class Format { Debezium, CloudEvents, Structured, Raw };
 
@@ -23,7 +23,7 @@ struct FormatOptions {
   Format format = Format::Debezium;
   ValueFormat value_format = ValueFormat::Raw;
   NullBehavior null_behavior = NullBehavior::Keep;
-  std::vector<Placement> placements; /* of option `headers` */
+  std::vector<Placement> placements; /* of option `additional_placement` */
   std::optional<bool> tombstone_on_empty_payload;
   Template source = CloudEvents::default_source();
 

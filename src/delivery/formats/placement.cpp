@@ -105,7 +105,7 @@ HeaderList::HeaderList(const std::vector<Placement> &placements, std::vector<std
     if (placement.place == Place::Header) {
       bool same = placement.alias == placement.field.name() && !placement.field.is_header(); /* id:header */
       if (!same && !keeps(placement.alias))
-        bad("headers", in_quotes(placement.alias) + " is given twice",
+        bad("additional_placement", in_quotes(placement.alias) + " is given twice",
             "The format itself sends a header of this name.", "Give the column another alias: column:header:alias.");
       placed_.push_back(placement);
       if (!placement.is_default)

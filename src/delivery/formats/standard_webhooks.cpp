@@ -12,6 +12,7 @@
 #include <openssl/params.h>
 
 #include "delivery/base/base64.h"
+#include "delivery/base/text.h"
 #include "delivery/base/text_view.h"
 #include "delivery/base/time_text.h"
 #include "delivery/base/uuid.h"
@@ -104,6 +105,19 @@ std::string sign_ed25519(std::string_view bytes, std::string_view text) {
 }  // namespace
 
 /* Libraries write a private key with the public one behind it, or alone. */
+std::vector<SigningKey> SigningKey::parse_list(const std::string &option, const std::string &text) {
+  std::vector<SigningKey> keys;
+  for (std::string_view each : split(text, ','))
+    keys.push_back(parse(option, std::string(each)));
+  const char *rotation =
+      "During a rotation give the new key and the one that receivers still know: 'whsec_..., whsec_...'.";
+  if (keys.size() > 2)
+    refuse_value(option, "It has more than two keys.", rotation);
+  if (keys.size() == 2 && keys[0] == keys[1])
+    refuse_value(option, "It has the same key twice.", rotation);
+  return keys;
+}
+
 SigningKey SigningKey::parse(const std::string &option, const std::string &text) {
   SigningKey key;
   if (!text.starts_with(private_prefix)) {

@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <openssl/types.h>
 
@@ -19,7 +20,8 @@ namespace outbox::standard_webhooks {
  * private key of a pair (whsk_...), of which receivers have the public one. */
 class SigningKey {
 public:
-  /* Throws BadInput, which never contains the value. */
+  /* Both throw BadInput, which never contains the value. A list has one key or two, separated by a comma. */
+  static std::vector<SigningKey> parse_list(const std::string &option, const std::string &text);
   static SigningKey parse(const std::string &option, const std::string &text);
   /* A signature of the webhook-signature header, of id.timestamp.body: 'v1,' and base64 of an HMAC-SHA256, or 'v1a,'
    * and base64 of a signature by Ed25519. */

@@ -5,11 +5,10 @@
 #include "delivery/http/http_headers.h"
 
 #include <algorithm>
-#include <map>
 
 #include "delivery/base/clean_text.h"
 #include "delivery/base/text.h"
-#include "delivery/base/json_reader.h"
+#include "delivery/options/flat_object.h"
 #include "delivery/options/headers.h"
 
 namespace outbox {
@@ -97,7 +96,7 @@ void refuse_credential(const std::string &option, const char *what, const std::s
   refuse_value(
       option, std::string(what) + " \"" + name + "\" carries a secret, and server options are readable by everybody.",
       "Put it into the user mapping: CREATE USER MAPPING FOR PUBLIC SERVER ... OPTIONS (headers '{\"" + name +
-          "\": \"...\"}')" + (of_the_sink ? ", or bearer_token." : "."));
+          "\": \"...\"}')" + (of_the_sink ? ", or token." : "."));
 }
 
 void check_http_header(std::string_view name, std::string_view value) {
@@ -113,25 +112,8 @@ void check_http_header(std::string_view name, std::string_view value) {
 }
 
 HttpHeaders parse_headers(const std::string &name, const std::string &value) {
-  bool is_object = false, too_large = false;
-  std::map<std::string, JsonValue> object;
-  auto error_at = read_json(value, [&](const JsonPath &path, const JsonValue &item) {
-    too_large |= item.kind == JsonValue::Kind::Number && item.text.empty();
-    if (path.empty())
-      is_object = item.kind == JsonValue::Kind::Object;
-    else if (path.size() == 1)
-      object[path[0]] = item;
-  });
-  if (error_at || !is_object || too_large)
-    refuse_value(name, "Expected a flat JSON object.", "Write it as {\"X-Tenant\": \"42\"}.");
   HttpHeaders headers;
-  for (auto &[key, item] : object) {
-    if (item.kind != JsonValue::Kind::Text && item.kind != JsonValue::Kind::Number &&
-        item.kind != JsonValue::Kind::Boolean)
-      refuse_value(name,
-                   "The value of header \"" + clean_text(key) + "\" is neither text nor a number nor a boolean.",
-                   "Expected a flat JSON object, such as {\"X-Tenant\": \"42\"}.");
-    const std::string &text = item.text;
+  for (const auto &[key, text] : parse_flat_object(name, value, "header", R"({"X-Tenant": "42"})")) {
     check_http_header(key, text);
     if (is_reserved(key) && !same_name(key, "authorization") && !same_name(key, "content-type"))
       refuse_value(name, "Header \"" + key + "\" is written by the sink itself.", "Leave it out.");

@@ -37,18 +37,15 @@ std::vector<Row<HttpPeer>> HttpPeer::rows() {
       row(TIMEOUT, &Of::timeout, Duration{100ms, 5min},
           "How long one request may take, with DNS, connecting, TLS and the whole answer. The time that an event waits "
           "for its key, for the rate or for a connection does not count."),
-      row("connection_lifetime", &Of::connection_lifetime, Duration{1s, 24h}, /* in whole seconds, libcurl's unit */
-          "How long a connection is used again. Then a new one is opened, and the endpoint's name is resolved again, "
-          "so a busy sink follows a change of the name within that time."),
-      row("concurrency", &Of::concurrency, Integer{1, 1000, "requests"},
-          "Requests at the same time, each of another key; with `ordered 'false'` also of one key. Several workers "
+      row("concurrency", &Of::concurrency, Integer{1, 1000, "requests at a time"},
+          "Each request is of another key; with `ordered 'false'` also of one key. Several workers "
           "(`outbox.workers`) share it, at least one request each."),
       row("allow_http", &Of::allow_http, Boolean{}, "Whether the URL may be http, unencrypted.").by_superuser(),
       row("allow_networks", &Of::networks, As{parse_networks, "CIDR: `10.0.0.0/8, fd00::/8`"},
           "Networks that [are not public](docs/webhooks-reference.md#which-addresses-may-be-reached) and yet may be "
           "reached.")
           .by_superuser(),
-      row("ca_pem", &Of::ca_pem, Text{check_certificates_pem, "PEM"},
+      row("ssl_ca_pem", &Of::ca_pem, Text{check_certificates_pem, "PEM"},
           "Authorities of the endpoint's certificate, and of that of an https proxy.")
           .otherwise("the system's authorities"),
       row("rate_limit", &Of::rate, As{parse_rate, "`100/s`, `600/min`, `1000/h`, `1/10s`"},

@@ -69,7 +69,6 @@ inline KeptConnection kept_connection_for(const ob_event &event, PeerHistory &hi
 /* Immutable once it is parsed, but for the history. */
 struct HttpPeer {
   std::chrono::milliseconds timeout{15'000};
-  std::chrono::milliseconds connection_lifetime{60'000};
   size_t concurrency = 32;
   std::optional<RateLimit> rate;
   std::chrono::milliseconds max_pause = std::chrono::hours(1);

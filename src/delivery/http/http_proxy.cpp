@@ -12,7 +12,7 @@ namespace outbox {
 
 static const char *const example = "Example: 'http://proxy.example.com:3128'.";
 static const char *const in_mapping =
-    "Give them to the user mapping: CREATE USER MAPPING FOR PUBLIC SERVER ... OPTIONS (proxy_username '...', "
+    "Give them to the user mapping: CREATE USER MAPPING FOR PUBLIC SERVER ... OPTIONS (proxy_user '...', "
     "proxy_password '...').";
 
 /* Checks of values. Their errors never show the value, because it may contain a password. */
@@ -54,8 +54,8 @@ static void check_proxy_password(const std::string &option, const std::string &v
 
 void HttpProxy::check_login() const {
   if (!password.empty() && username.empty())
-    throw BadInput(OB_MISSING_OPTION, PROXY_USERNAME, "option \"proxy_username\" is missing",
-                   "There is a proxy_password.", "Add option \"proxy_username\".");
+    throw BadInput(OB_MISSING_OPTION, PROXY_USER, "option \"proxy_user\" is missing", "There is a proxy_password.",
+                   "Add option \"proxy_user\".");
 }
 
 std::vector<Row<HttpProxy>> HttpProxy::rows() {
@@ -63,9 +63,9 @@ std::vector<Row<HttpProxy>> HttpProxy::rows() {
       row("proxy", &HttpProxy::url, Text{check_proxy, "`http://proxy.example.com:3128`, or https"},
           "The [proxy](docs/webhooks.md#through-a-proxy) of all requests.")
           .by_superuser(),
-      row(PROXY_USERNAME, &HttpProxy::username, Text{check_proxy_username}, "For the proxy, when it asks for one.")
+      row(PROXY_USER, &HttpProxy::username, Text{check_proxy_username}, "For the proxy, when it asks for one.")
           .as_secret(),
-      row("proxy_password", &HttpProxy::password, Text{check_proxy_password}, "For the proxy, with `proxy_username`.")
+      row("proxy_password", &HttpProxy::password, Text{check_proxy_password}, "For the proxy, with `proxy_user`.")
           .as_secret(),
   };
 }

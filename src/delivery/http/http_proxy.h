@@ -9,7 +9,7 @@
 
 namespace outbox {
 
-inline constexpr OptionName PROXY_USERNAME{"proxy_username"};
+inline constexpr OptionName PROXY_USER{"proxy_user"};
 
 struct HttpProxy {
   std::string url;  // empty: no proxy

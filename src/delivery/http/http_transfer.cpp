@@ -34,7 +34,9 @@ constexpr long buffer_bytes = 16 * 1024;   // per request in flight, of which th
 constexpr size_t max_headers = 64 * 1024;  // libcurl stores all headers
 constexpr long max_connect_ms = 10'000;    // an address that does not respond within this counts as down
 constexpr long dns_cache_s = 2;            // a resolver's wrong answer is used for at most this long
-constexpr size_t shown_hint = 380;         // the length that views and probes show: the statement must fit
+/* Then a new connection is opened: a busy one would otherwise never use the name's new address. */
+static constexpr long longest_life_s = 60;
+constexpr size_t shown_hint = 380;  // the length that views and probes show: the statement must fit
 constexpr int64_t scarcity_pause_ms = 1000;
 
 /* A quoted SQL identifier; always quoted, because it may be a keyword. */
@@ -105,8 +107,7 @@ void HttpTransfer::set_fixed_options(const std::string &method) {
   set(easy, CURLOPT_NOSIGNAL, 1L);
   set(easy, CURLOPT_QUICK_EXIT, 1L);  // a slow resolver must not block the loop
   set(easy, CURLOPT_DNS_CACHE_TIMEOUT, dns_cache_s);
-  set(easy, CURLOPT_MAXLIFETIME_CONN,  // a busy connection would otherwise never use the name's new address
-      static_cast<long>(std::chrono::ceil<std::chrono::seconds>(peer_->connection_lifetime).count()));
+  set(easy, CURLOPT_MAXLIFETIME_CONN, longest_life_s);
   const long http2 = is_https(url_) ? CURL_HTTP_VERSION_2TLS : CURL_HTTP_VERSION_2_PRIOR_KNOWLEDGE;
   set(easy, CURLOPT_HTTP_VERSION, peer_->http2 ? http2 : static_cast<long>(CURL_HTTP_VERSION_1_1));
   set(easy, CURLOPT_PIPEWAIT, peer_->http2 && !single_use_ ? 1L : 0L);
@@ -529,7 +530,7 @@ std::optional<HttpVerdict> HttpTransfer::no_answer(CURLcode code) const {
     verdict.error =
         "HTTP " + std::to_string(no_tunnel ? no_tunnel : status) + " from the proxy " + peer_->proxy.url + ": ";
     verdict.error += wants_credentials
-                         ? "it refuses proxy_username and proxy_password of the user mapping, or misses them"
+                         ? "it refuses proxy_user and proxy_password of the user mapping, or misses them"
                          : "it makes no connection to the url's host; look at its rules, and at option proxy";
   } else if (head_complete_) {
     return std::nullopt;

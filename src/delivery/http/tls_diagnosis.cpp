@@ -159,17 +159,18 @@ static TlsProblem certificate_problem(int error, int depth, const CertificateFac
                 ". If that is correct, the certificate cannot be used yet."};
   case X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT:
     return {whose + "is self-signed, and not trusted here",
-            "If it is the right one, set option ca_pem of the server to that very certificate."};
+            "If it is the right one, set option ssl_ca_pem of the server to that very certificate."};
   case X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN:
   case X509_V_ERR_CERT_SIGNATURE_FAILURE:
     return {"the endpoint's certificate comes from an authority that is not trusted here (" + facts.issuer + ")",
-            "If it is the right one, set option ca_pem of the server to that authority's certificate."};
+            "If it is the right one, set option ssl_ca_pem of the server to that authority's certificate."};
   case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT:
   case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY:
   case X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE:
-    return {whose + "comes from an authority that is not known here (" + facts.issuer + ")",
-            "Set option ca_pem of the server to that authority's certificate; or, if it is an intermediate one, the "
-            "endpoint must send its certificate as well."};
+    return {
+        whose + "comes from an authority that is not known here (" + facts.issuer + ")",
+        "Set option ssl_ca_pem of the server to that authority's certificate; or, if it is an intermediate one, the "
+        "endpoint must send its certificate as well."};
   case X509_V_ERR_CERT_REVOKED:
     return {whose + "has been revoked", renew};
   case X509_V_ERR_INVALID_PURPOSE:
@@ -203,7 +204,7 @@ TlsProblem TlsDiagnosis::why_certificate(std::string_view text) const {
                 ", and not to " + quoted_last(text),
             "Correct the url, or ask the operator of the endpoint for a certificate with that name too."};
   }
-  return {"the endpoint's certificate was not accepted", "Look at option ca_pem of the server."};
+  return {"the endpoint's certificate was not accepted", "Look at option ssl_ca_pem of the server."};
 }
 
 /* ---- the rest ---- */
@@ -300,7 +301,7 @@ std::optional<TlsProblem> TlsDiagnosis::explain(CURLcode code, std::string_view 
     return problem;
   if (code == CURLE_SSL_CACERT_BADFILE)
     return TlsProblem{"the certificates of the authorities cannot be read",
-                      "Look at option ca_pem of the server, or install the system's (package ca-certificates)."};
+                      "Look at option ssl_ca_pem of the server, or install the system's (package ca-certificates)."};
   if (code == CURLE_SSL_CERTPROBLEM)
     return TlsProblem{"the client certificate or its key cannot be used",
                       "Look at ssl_certificate_pem and ssl_key_pem in PUBLIC's user mapping."};

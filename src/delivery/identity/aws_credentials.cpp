@@ -48,18 +48,18 @@ void check_chain(const std::string &name, const std::string &value) {
 
 }  // namespace
 
-std::vector<Row<CredentialOptions>> CredentialOptions::rows(const CredentialNames &names) {
+std::vector<Row<CredentialOptions>> CredentialOptions::rows() {
   const std::vector<Row<Credentials>> keys = {
-      row(names.access_key_id, &Credentials::access_key_id, Text{check_key_id}, "Of the AWS user or role.")
+      row(AWS_ACCESS_KEY_ID, &Credentials::access_key_id, Text{check_key_id}, "Of the AWS user or role.")
           .in_user_mapping(),
-      row(names.secret_access_key, &Credentials::secret_access_key, Text{check_secret}, "Of that access key id.")
+      row(AWS_SECRET_ACCESS_KEY, &Credentials::secret_access_key, Text{check_secret}, "Of that access key id.")
           .as_secret(),
-      row(names.session_token, &Credentials::session_token, Text{check_secret},
+      row(AWS_SESSION_TOKEN, &Credentials::session_token, Text{check_secret},
           "With temporary keys, which end after hours: for tests.")
           .as_secret(),
   };
   return joined<CredentialOptions>(
-      row(names.credentials, &CredentialOptions::chain, Text{check_chain, "`chain`"},
+      row(AWS_CREDENTIALS, &CredentialOptions::chain, Text{check_chain, "`chain`"},
           "The server's own identity, from environment variables, a web identity token, or the metadata of the "
           "container or instance.")
           .by_superuser()
@@ -67,24 +67,23 @@ std::vector<Row<CredentialOptions>> CredentialOptions::rows(const CredentialName
       within(&CredentialOptions::keys, keys));
 }
 
-void CredentialOptions::check_mapping(const CredentialNames &names) const {
+void CredentialOptions::check_mapping() const {
   auto require = [&](const std::string &value, OptionName name, const std::string &given, OptionName with) {
     if (!given.empty() && value.empty())
       throw BadInput(OB_MISSING_OPTION, name,
                      "option \"" + std::string(name) + "\" is required with \"" + with.text + "\"",
                      "Requests are signed with an access key id and its secret access key.",
-                     "Use CREATE USER MAPPING FOR PUBLIC SERVER ... OPTIONS (" + std::string(names.access_key_id) +
-                         " '...', " + names.secret_access_key.text + " '...').");
+                     "Use CREATE USER MAPPING FOR PUBLIC SERVER ... OPTIONS (" + std::string(AWS_ACCESS_KEY_ID) +
+                         " '...', " + AWS_SECRET_ACCESS_KEY.text + " '...').");
   };
-  require(keys.secret_access_key, names.secret_access_key, keys.access_key_id, names.access_key_id);
-  require(keys.access_key_id, names.access_key_id, keys.secret_access_key, names.secret_access_key);
-  require(keys.access_key_id, names.access_key_id, keys.session_token, names.session_token);
+  require(keys.secret_access_key, AWS_SECRET_ACCESS_KEY, keys.access_key_id, AWS_ACCESS_KEY_ID);
+  require(keys.access_key_id, AWS_ACCESS_KEY_ID, keys.secret_access_key, AWS_SECRET_ACCESS_KEY);
+  require(keys.access_key_id, AWS_ACCESS_KEY_ID, keys.session_token, AWS_SESSION_TOKEN);
 }
 
-std::shared_ptr<const CredentialSource> CredentialOptions::source(bool knows_mapping,
-                                                                  const CredentialNames &names) const {
-  const std::string name = names.credentials, id_name = names.access_key_id;
-  check_mapping(names);
+std::shared_ptr<const CredentialSource> CredentialOptions::source(bool knows_mapping) const {
+  const std::string name = AWS_CREDENTIALS, id_name = AWS_ACCESS_KEY_ID;
+  check_mapping();
   if (!chain.empty() && !keys.access_key_id.empty())
     throw BadInput(OB_BAD_VALUE, id_name, "options \"" + name + "\" and \"" + id_name + "\" exclude each other",
                    "A request is signed with one identity.", "Leave one of them out.");
@@ -96,7 +95,7 @@ std::shared_ptr<const CredentialSource> CredentialOptions::source(bool knows_map
     throw BadInput(OB_MISSING_OPTION, id_name, "option \"" + id_name + "\" is missing",
                    "The user mapping for PUBLIC has no AWS credentials.",
                    "Use CREATE USER MAPPING FOR PUBLIC SERVER ... OPTIONS (" + id_name + " '...', " +
-                       names.secret_access_key.text + " '...'), or as a superuser option " + name +
+                       AWS_SECRET_ACCESS_KEY.text + " '...'), or as a superuser option " + name +
                        " 'chain' of the server.");
   return std::make_shared<const CredentialSource>(keys);
 }

@@ -46,24 +46,22 @@ private:
   Environment environment_;
 };
 
-/* The names of a kind's options: `credentials` ('chain', superusers only) of the server, the others of the user
- * mapping. A kind whose other options are not about AWS has names of its own ("aws_credentials"). */
-struct CredentialNames {
-  OptionName credentials{"credentials"}, access_key_id{"access_key_id"}, secret_access_key{"secret_access_key"},
-      session_token{"session_token"};
-};
+inline constexpr OptionName AWS_REGION{"aws_region"}, AWS_CREDENTIALS{"aws_credentials"},
+    AWS_ACCESS_KEY_ID{"aws_access_key_id"}, AWS_SECRET_ACCESS_KEY{"aws_secret_access_key"},
+    AWS_SESSION_TOKEN{"aws_session_token"};
 
+/* AWS_CREDENTIALS ('chain', superusers only) is an option of the server, the others are of the user mapping. */
 /* An empty text: not given. */
 struct CredentialOptions {
-  std::string chain; /* of `credentials` */
+  std::string chain; /* of AWS_CREDENTIALS */
   Credentials keys;
 
-  static std::vector<Row<CredentialOptions>> rows(const CredentialNames &names = {});
+  static std::vector<Row<CredentialOptions>> rows();
   /* Checks a user mapping's options together. Throws BadInput. */
-  void check_mapping(const CredentialNames &names = {}) const;
+  void check_mapping() const;
   /* Throws BadInput unless the options name exactly one source. Null if it would be in the user mapping, and that is
    * not known. */
-  std::shared_ptr<const CredentialSource> source(bool knows_mapping, const CredentialNames &names = {}) const;
+  std::shared_ptr<const CredentialSource> source(bool knows_mapping) const;
 };
 
 }  // namespace outbox::aws

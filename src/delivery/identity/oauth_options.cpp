@@ -2,6 +2,7 @@
  * library. */
 #include <algorithm>
 
+#include "delivery/base/clean_text.h"
 #include "delivery/http/url_parts.h"
 #include "delivery/identity/oauth_token.h"
 #include "delivery/options/options.h"
@@ -18,6 +19,19 @@ void check_token_url(const std::string &name, const std::string &value) {
 void check_oauth_text(const std::string &name, const std::string &value) {
   if (value.empty() || std::any_of(value.begin(), value.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }))
     refuse_value(name, "Expected a text without control characters.", "Perhaps a line break was pasted with it.");
+}
+
+FlatObject parse_oauth_parameters(const std::string &name, const std::string &value) {
+  constexpr const char *example = R"({"scope": "events.write", "audience": "https://api.example"})";
+  FlatObject parameters = parse_flat_object(name, value, "parameter", example);
+  for (const auto &[parameter, text] : parameters) {
+    check_oauth_text(name, parameter);
+    check_oauth_text(name, text);
+    if (parameter == "grant_type" || parameter.starts_with("client_"))
+      refuse_value(name, "Parameter \"" + clean_text(parameter) + "\" is written by the sink itself.",
+                   "Leave it out.");
+  }
+  return parameters;
 }
 
 }  // namespace outbox

@@ -100,10 +100,8 @@ Grant<OauthToken> granted(const HttpFetched &answer) {
 Grant<OauthToken> OauthClient::fetch(const Stop &stop) const {
   try {
     std::string body = "grant_type=client_credentials", basic = "Basic ";
-    if (!scope.empty())
-      body += "&scope=" + form_encoded(scope);
-    if (!audience.empty())
-      body += "&audience=" + form_encoded(audience);
+    for (const auto &[name, value] : parameters)
+      body += "&" + form_encoded(name) + "=" + form_encoded(value);
     append_base64(form_encoded(client_id) + ":" + form_encoded(client_secret), basic);
     HttpFetched answer = outbox::fetch({.url = token_url,
                                         .method = "POST",

@@ -9,6 +9,7 @@
 
 #include "delivery/http/network_guard.h"
 #include "delivery/identity/renewed.h"
+#include "delivery/options/flat_object.h"
 
 namespace outbox {
 
@@ -19,7 +20,7 @@ struct OauthToken {
 /* Immutable: any thread. */
 struct OauthClient {
   std::string token_url, client_id, client_secret;
-  std::string scope = {}, audience = {};  /* empty: not sent */
+  FlatObject parameters = {};             /* of the request, such as "scope" */
   std::optional<NetworkGuard> guard = {}; /* none: every address is allowed */
   std::string ca_pem = {}, ca_path = {};  /* as in HttpFetch */
   std::string advice = {};                /* where a user corrects client id and secret: ends the text of a refusal */
@@ -31,5 +32,6 @@ struct OauthClient {
 /* Checks of options: each throws BadInput. */
 void check_token_url(const std::string &name, const std::string &value);
 void check_oauth_text(const std::string &name, const std::string &value);
+FlatObject parse_oauth_parameters(const std::string &name, const std::string &value);
 
 }  // namespace outbox

@@ -20,7 +20,7 @@ namespace outbox {
  *   make(event, content): throws BadInput if the event cannot be sent
  *   message(event, content): what the sink's thread sends
  *   check(event): the check at enqueue time, when only the payload's length is known; returns the least size
- *   too_large: how it says that an event is larger than option max_message_bytes allows. */
+ *   too_large: how it says that an event is larger than option max_message allows. */
 template <class KindOptions, class Maker> class PeerConfig final : public SinkConfig {
 public:
   using OptionsOf = KindOptions;
@@ -30,10 +30,10 @@ public:
       : options(ConnectOptions::parse<KindOptions>(server, mapping, owner)), maker(options) {}
 
   void check_event(const ob_event &event) const override {
-    check_message_size(maker.check(event), options.max_message_bytes, Maker::too_large);
+    check_message_size(maker.check(event), options.max_message, Maker::too_large);
   }
   void check_new_event(const ob_event &event) const override { maker.check_new(event); }
-  size_t max_payload() const override { return maker.max_payload(options.max_message_bytes); }
+  size_t max_payload() const override { return maker.max_payload(options.max_message); }
   Preview preview(const ob_event &event, int64_t /*now*/) const override {
     Content content;
     maker.make(event, content);
@@ -108,8 +108,8 @@ public:
   }
   KindDefaults defaults(const Options &server) const override {
     KindOptions options;
-    KindOptions::table().read_one(server, MAX_MESSAGE_BYTES, options);
-    return {.max_attempts = 10, .retry = "exponential 100ms..5min", .largest_message = options.max_message_bytes};
+    KindOptions::table().read_one(server, MAX_MESSAGE, options);
+    return {.max_attempts = 10, .retry = "100ms..5min", .largest_message = options.max_message};
   }
 
 private:

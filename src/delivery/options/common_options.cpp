@@ -36,7 +36,7 @@ const OptionTable<CommonOptions> &CommonOptions::table() {
   static const auto &table = *new OptionTable<Of>(
       row("events", &Of::events, Text{check_globs, "globs, separated by commas"}, "Event types to take."),
       row("aggregates", &Of::aggregates, Text{check_globs, "globs, separated by commas"}, "Aggregate types to take."),
-      row("match", &Of::match, As{parse_match, "`tenant=42, region=eu`"},
+      row("match", &Of::match, As{parse_match, "`{\"tenant\": \"42\", \"region\": \"eu\"}`"},
           "Headers that an event must have: "
           "[an endpoint for each customer](docs/webhooks.md#an-endpoint-for-each-customer).")
           .otherwise("headers do not matter"),
@@ -46,9 +46,10 @@ const OptionTable<CommonOptions> &CommonOptions::table() {
           "What a dead letter does to its key. `continue`: later events are delivered. `block`: later events wait "
           "until a user redrives, deletes or moves the dead letter.")
           .otherwise("`continue`"),
-      row(RETRY, &Of::retry, Text{check_retry, "`exponential 100ms..5min`, or steps such as `15s*3, 5m*5`"},
-          "When a failed event is tried again.")
-          .otherwise("`exponential 100ms..5min`; webhooks: `5s, 5m, 30m, 2h, 5h, 10h, 14h, 20h, 24h`"),
+      row(RETRY, &Of::retry, Text{check_retry, "`15s*3, 5m*5`, or `100ms..5min`"},
+          "The delays before a failed event is tried again, the last one again and again; `100ms..5min`: the delay doubles "
+          "from the first to the last.")
+          .otherwise("`100ms..5min`; webhooks: `5s, 5m, 30m, 2h, 5h, 10h, 14h, 20h, 24h`"),
       row("max_attempts", &Of::max_attempts, Integer{1, 10'000},
           "After this number of failed attempts the event is a dead letter.")
           .otherwise("10"),

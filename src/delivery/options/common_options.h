@@ -4,7 +4,6 @@
 #include <chrono>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "delivery/options/match.h"
 #include "delivery/options/option_table.h"
@@ -15,7 +14,7 @@ inline constexpr OptionName ORDERED{"ordered"}, ON_DEAD_LETTER{"on_dead_letter"}
 
 struct CommonOptions {
   std::string events = "*", aggregates = "*"; /* globs, which the server side compares */
-  std::vector<MatchPair> match;
+  FlatObject match;
   bool ordered = true, blocks_on_dead_letter = false;
   std::string retry; /* the text of a RetryPolicy; empty: not set */
   std::optional<int> max_attempts;

@@ -1,4 +1,4 @@
-/* message_size.h: the check of the option max_message_bytes, which most kinds of sink have. */
+/* message_size.h: the check of the option max_message, which most kinds of sink have. */
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 
 namespace outbox {
 
-inline constexpr OptionName MAX_MESSAGE_BYTES{"max_message_bytes"};
+inline constexpr OptionName MAX_MESSAGE{"max_message"};
 
 /* How a kind says that an event is too large. */
 struct SizeWords {

@@ -3,7 +3,7 @@
  * takes (option_values.h, or any parser), and a text. What DDL checks, what a sink gets, the names in hints and the
  * tables of the documentation come from this row, and the default is the member's initial value:
  *
- *   row("wait_timeout", &RedisOptions::wait_timeout, Duration{100ms, 10s}, "With `wait_replicas`: how long ..."),
+ *   row("connect_timeout", &ConnectOptions::connect_timeout, Duration{100ms, 5min}, "How long connecting ..."),
  *
  * The text is Markdown, with links from the top of the source tree.
  */

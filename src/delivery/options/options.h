@@ -40,7 +40,7 @@ struct OptionName {
 
 /* Names that several tables have. */
 inline constexpr OptionName URL{"url"}, FORMAT{"format"}, SOURCE{"source"}, HEADERS{"headers"}, USER{"user"},
-    PASSWORD{"password"}, BEARER_TOKEN{"bearer_token"};
+    PASSWORD{"password"}, TOKEN{"token"};
 
 /* A known option: where it may be set, by whom, and what the documentation says. option_table.h makes it. */
 struct OptionSpec {

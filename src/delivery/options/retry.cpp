@@ -20,15 +20,16 @@ static constexpr milliseconds slow_delay = std::chrono::minutes(1);
 
 [[noreturn]] static void bad_policy(const std::string &name, const std::string &text) {
   throw BadInput(OB_BAD_VALUE, name, "invalid value for option \"" + name + "\": \"" + text + "\"",
-                 "A retry policy is \"exponential\" with the first and the longest delay, or a list of steps.");
+                 "A retry policy is a list of delays, or the first and the longest delay with \"..\" between.");
 }
 
 RetryPolicy RetryPolicy::parse(const std::string &name, const std::string &text) {
   try {
     return parse_text(name, text);
   } catch (BadInput &bad) { /* the error is about one duration or number: add the whole syntax */
-    bad.hint = "Write 'exponential 100ms..5min', or a list such as '15s*3, 5min*5, 1h': three times after 15 s, five "
-               "times after 5 min, then every hour.";
+    bad.hint =
+        "Write '100ms..5min' (the delay doubles), or a list such as '15s*3, 5min*5, 1h': three times after 15 s, five "
+        "times after 5 min, then every hour.";
     throw;
   }
 }
@@ -36,13 +37,8 @@ RetryPolicy RetryPolicy::parse(const std::string &name, const std::string &text)
 RetryPolicy RetryPolicy::parse_text(const std::string &name, const std::string &text) {
   RetryPolicy policy;
   std::string_view rest = trim(text);
-  constexpr std::string_view word = "exponential";
 
-  if (rest.substr(0, word.size()) == word) {
-    rest = trim(rest.substr(word.size()));
-    size_t dots = rest.find("..");
-    if (dots == rest.npos)
-      bad_policy(name, text);
+  if (size_t dots = rest.find(".."); dots != rest.npos) {
     policy.first_ = parse_duration(name, std::string(trim(rest.substr(0, dots))), shortest, longest);
     policy.last_ = parse_duration(name, std::string(trim(rest.substr(dots + 2))), shortest, longest);
     if (policy.last_ < policy.first_)
@@ -66,7 +62,7 @@ RetryPolicy RetryPolicy::parse_text(const std::string &name, const std::string &
   return policy;
 }
 
-int64_t RetryPolicy::exponential(int attempts) const {
+int64_t RetryPolicy::doubled(int attempts) const {
   int64_t delay = first_.count();
   for (int i = 1; i < attempts && delay < last_.count(); i++)
     delay *= 2;
@@ -91,7 +87,7 @@ int64_t RetryPolicy::longest_delay() const {
 
 milliseconds RetryPolicy::delay(int attempts, bool slow, uint64_t random) const {
   attempts = std::max(attempts, 1);
-  int64_t delay = steps_.empty() ? exponential(attempts) : step(attempts);
+  int64_t delay = steps_.empty() ? doubled(attempts) : step(attempts);
   if (slow)
     delay = std::max(delay, std::min<int64_t>(slow_delay.count(), longest_delay()));
   if (slow || !steps_.empty())

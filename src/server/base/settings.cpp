@@ -141,7 +141,7 @@ void settings_define(void) {
 
   DefineCustomStringVariable(
       "outbox.retry", "When a failed delivery is tried again.",
-      "'exponential 100ms..5min' (the delay doubles, with jitter) or steps such as '15s*3, 5m*5' (the last one "
+      "'100ms..5min' (the delay doubles, with jitter) or steps such as '15s*3, 5m*5' (the last one "
       "repeats). A sink's own option retry takes precedence. The default is empty, which means the default of the "
       "kind of sink.",
       &setting_retry, "", PGC_SUSET, 0, check_retry, NULL, NULL);

@@ -66,7 +66,7 @@ char **route_globs(const char *globs) {
 /* Allocates once: the pairs, followed by their texts. */
 static void read_match(RouteSink *sink, const char *match) {
   const char *utf8 = pg_server_to_any(match, (int)strlen(match), PG_UTF8);
-  size_t most = (strlen(utf8) + 1) / 4, n;
+  size_t most = strlen(utf8) / 6, n;
   ob_error error;
 
   sink->by_headers = true;

@@ -61,7 +61,7 @@ static void count_headers(const RouteSink *sink) {
   }
 }
 
-/* Adds the sink under the rarest of its pairs: 'region=eu, tenant=42' is found by the tenant. */
+/* Adds the sink under the rarest of its pairs: '{"region": "eu", "tenant": "42"}' is found by the tenant. */
 static void put_sink(RouteSink *sink) {
   WantedHeader *rarest = NULL;
 

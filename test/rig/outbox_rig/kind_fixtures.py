@@ -264,9 +264,9 @@ def an_endpoint_without_an_answer_is_named(db, kind: str, authority: Authority, 
                 (f"https://127.0.0.1:{wants_tls}", step, takes + "request", "")]):
             more = "".join(f", {name} '{value}'" for name, value in options.items()).replace("URL", url)
             db.sql(f"CREATE SERVER mute{n} FOREIGN DATA WRAPPER outbox_{kind} OPTIONS (allow_http 'true', allow_networks '127.0.0.0/8',"
-                   f" ca_pem '{authority.certificate}', timeout '1s', events 'order.{n}'{more})")
+                   f" ssl_ca_pem '{authority.certificate}', timeout '1s', events 'order.{n}'{more})")
             if kind == "aws":
-                db.create_mapping(f"mute{n}", {"access_key_id": "AKIAIOSFODNN7EXAMPLE", "secret_access_key": "wJalrXUtnFEMI"})
+                db.create_mapping(f"mute{n}", {"aws_access_key_id": "AKIAIOSFODNN7EXAMPLE", "aws_secret_access_key": "wJalrXUtnFEMI"})
             for key in range(2):
                 db.enqueue("Order", str(key), f"order.{n}")
             wait_until(lambda: _fails_for(db, f"mute{n}", words, hint), 20, lambda: db.sql("SELECT * FROM outbox.sinks"))

@@ -10,15 +10,14 @@ using namespace outbox::aws_sink;
 
 namespace {
 
-Target target_of(std::string TargetOptions::*option, const char *value) {
+Target target_of(const char *value) {
   TargetOptions options;
-  options.*option = value;
+  options.target = value;
   return Target::of(options, false);
 }
-const Target queue =
-                 target_of(&TargetOptions::queue_url, "https://sqs.eu-central-1.amazonaws.com/123456789012/orders"),
-             topic = target_of(&TargetOptions::topic_arn, "arn:aws:sns:eu-central-1:123456789012:orders"),
-             bus = target_of(&TargetOptions::event_bus, "arn:aws:events:eu-central-1:123456789012:event-bus/orders");
+const Target queue = target_of("https://sqs.eu-central-1.amazonaws.com/123456789012/orders"),
+             topic = target_of("arn:aws:sns:eu-central-1:123456789012:orders"),
+             bus = target_of("arn:aws:events:eu-central-1:123456789012:event-bus/orders");
 
 BatchOutcome classified(const Target &target, size_t n, long status, const std::string &body, const char *type = "") {
   BatchOutcome batch = classify_response(target, n, {status, body, type});
