@@ -51,6 +51,7 @@ const OptionTable<KafkaOptions> &KafkaOptions::table() {
   static const auto &table = *new OptionTable<Of>(
       row(BOOTSTRAP_SERVERS, &Of::bootstrap_servers, Text{check_brokers, "`host:port`, separated by commas"},
           "Brokers to start from.")
+          .in_form(OptionForm::List)
           .otherwise("required"),
       KafkaRecordOptions::rows(), KafkaTokenOptions::rows(), BrokerGuard::allow_networks(&Of::networks));
   return table;

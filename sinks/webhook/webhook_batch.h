@@ -19,6 +19,7 @@ enum class BatchFormat { Array, Lines };
 
 /* The bounds of a request, and how its events are joined. */
 struct Batch {
+  static constexpr OptionForm form = OptionForm::List;
   size_t events;
   size_t bytes = 1 << 20;            /* of the body; one event may be larger */
   std::chrono::milliseconds wait{0}; /* of the first event for others */

@@ -14,6 +14,7 @@ namespace outbox {
 
 class BodyTemplate {
 public:
+  static constexpr OptionForm form = OptionForm::Template;
   /* An empty text means no body. Throws BadInput if the result would not be JSON. */
   static BodyTemplate parse(const std::string &option, const std::string &text);
 

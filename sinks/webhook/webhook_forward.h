@@ -7,10 +7,13 @@
 #include <string_view>
 #include <vector>
 
+#include "delivery/options/options.h"
+
 namespace outbox {
 
 class ForwardedHeaders {
 public:
+  static constexpr OptionForm form = OptionForm::List;
   static constexpr const char *defaults = "traceparent, tracestate, baggage, x-request-id, x-correlation-id";
   /* Parses names separated by commas; a name may end with *. Empty: none. Throws BadInput. */
   static ForwardedHeaders parse(const std::string &option, const std::string &value);

@@ -34,7 +34,8 @@ const OptionTable<WebhookOptions> &WebhookOptions::table() {
                                  {"raw", WebhookFormat::Raw}}},
           "Body and headers: `{\"id\", \"type\", \"timestamp\", \"data\"}`, signed; CloudEvents; or the payload as it is: "
           "[the request](docs/webhooks-reference.md#the-request)."),
-      row("method", &Of::method, As{parse_method, "`POST`, `PUT`, `PATCH`, `DELETE`"}, "For any REST endpoint."),
+      row("method", &Of::method, As{parse_method, "`POST`, `PUT`, `PATCH`, `DELETE`"}, "For any REST endpoint.")
+          .in_form(OptionForm::Word),
       row(BODY, &Of::body, As{BodyTemplate::parse, "`{\"payload\": ${payload}}`"},
           "Instead of the format's body: a JSON [template](docs/webhooks-reference.md#templates). Empty: no body.")
           .otherwise("that of the format"),

@@ -9,6 +9,7 @@ namespace outbox {
 
 class WebhookUrl {
 public:
+  static constexpr OptionForm form = OptionForm::Template;
   WebhookUrl() = default;
   /* Throws BadInput, which never shows the value, because it may contain a token. */
   static WebhookUrl parse(const std::string &option, const std::string &value);

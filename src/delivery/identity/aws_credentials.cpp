@@ -62,6 +62,7 @@ std::vector<Row<CredentialOptions>> CredentialOptions::rows() {
       row(AWS_CREDENTIALS, &CredentialOptions::chain, Text{check_chain, "`chain`"},
           "The server's own identity, from environment variables, a web identity token, or the metadata of the "
           "container or instance.")
+          .in_form(OptionForm::Word)
           .by_superuser()
           .otherwise("the keys in the user mapping"),
       within(&CredentialOptions::keys, keys));

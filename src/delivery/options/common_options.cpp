@@ -34,8 +34,10 @@ bool parse_on_dead_letter(const std::string &name, const std::string &value) {
 const OptionTable<CommonOptions> &CommonOptions::table() {
   using Of = CommonOptions;
   static const auto &table = *new OptionTable<Of>(
-      row("events", &Of::events, Text{check_globs, "globs, separated by commas"}, "Event types to take."),
-      row("aggregates", &Of::aggregates, Text{check_globs, "globs, separated by commas"}, "Aggregate types to take."),
+      row("events", &Of::events, Text{check_globs, "globs, separated by commas"}, "Event types to take.")
+          .in_form(OptionForm::List),
+      row("aggregates", &Of::aggregates, Text{check_globs, "globs, separated by commas"}, "Aggregate types to take.")
+          .in_form(OptionForm::List),
       row("match", &Of::match, As{parse_match, "`{\"tenant\": \"42\", \"region\": \"eu\"}`"},
           "Headers that an event must have: "
           "[an endpoint for each customer](docs/webhooks.md#an-endpoint-for-each-customer).")
@@ -45,10 +47,12 @@ const OptionTable<CommonOptions> &CommonOptions::table() {
       row(ON_DEAD_LETTER, &Of::blocks_on_dead_letter, As{parse_on_dead_letter, "`continue`, `block`"},
           "What a dead letter does to its key. `continue`: later events are delivered. `block`: later events wait "
           "until a user redrives, deletes or moves the dead letter.")
+          .in_form(OptionForm::Word)
           .otherwise("`continue`"),
       row(RETRY, &Of::retry, Text{check_retry, "`15s*3, 5m*5`, or `100ms..5min`"},
           "The delays before a failed event is tried again, the last one again and again; `100ms..5min`: the delay doubles "
           "from the first to the last.")
+          .in_form(OptionForm::List)
           .otherwise("`100ms..5min`; webhooks: `5s, 5m, 30m, 2h, 5h, 10h, 14h, 20h, 24h`"),
       row("max_attempts", &Of::max_attempts, Integer{1, 10'000},
           "After this number of failed attempts the event is a dead letter.")

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "delivery/kind.h"
+#include "delivery/options/options.h"
 
 namespace outbox {
 

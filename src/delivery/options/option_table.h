@@ -12,9 +12,11 @@
 #include <algorithm>
 #include <concepts>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -52,6 +54,11 @@ template <class Config> struct Row : OptionSpec {
     superuser = true;
     return std::move(*this);
   }
+  /* Where values of the member's type do not say it. */
+  Row in_form(OptionForm form_) && {
+    form = form_;
+    return std::move(*this);
+  }
   /* For the documentation: what happens without the option, where the member does not say it. */
   Row otherwise(std::string words) && {
     fallback = std::move(words);
@@ -67,6 +74,23 @@ struct RowName : OptionName {
 
 template <class Value> struct NotOptional { using Type = Value; };
 template <class Value> struct NotOptional<std::optional<Value>> { using Type = Value; };
+
+/* The form of values that parse to `Value`. */
+template <class Value> struct FormOf {
+  static constexpr OptionForm form = [] {
+    if constexpr (requires { Value::form; })
+      return Value::form;
+    else
+      return OptionForm::Text;
+  }();
+};
+template <class Item> struct FormOf<std::vector<Item>> { static constexpr OptionForm form = OptionForm::List; };
+template <> struct FormOf<std::vector<std::pair<std::string, std::string>>> {
+  static constexpr OptionForm form = OptionForm::Object; /* HttpHeaders */
+};
+template <> struct FormOf<std::map<std::string, std::string>> {
+  static constexpr OptionForm form = OptionForm::Object;
+};
 
 /* A default value as the documentation shows it; empty for a value that has no short text. */
 template <class Values, class Value> std::string default_text(const Values &values, const Value &value) {
@@ -88,6 +112,12 @@ std::string default_text(const Values &values, const std::optional<Value> &value
 template <class Config, class Member, class Values>
 Row<Config> row(RowName name, Member Config::*member, Values values, const char *text) {
   OptionSpec spec{.name = name, .in_server = true, .description = text};
+  if constexpr (requires { Values::form; })
+    spec.form = Values::form;
+  else
+    spec.form = FormOf<std::decay_t<decltype(values(std::string(), std::string()))>>::form;
+  if constexpr (requires { values.unit; })
+    spec.unit = values.unit;
   spec.fallback = default_text(values, Config().*member);
   if constexpr (requires { values.takes(); })
     spec.takes = values.takes();

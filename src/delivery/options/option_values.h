@@ -15,14 +15,16 @@
 namespace outbox {
 
 struct Boolean {
+  static constexpr OptionForm form = OptionForm::Word;
   bool operator()(const std::string &name, const std::string &value) const { return parse_bool(name, value); }
   std::string takes() const { return "`true`, `false`"; }
   std::string text(bool value) const { return value ? "`true`" : "`false`"; }
 };
 
 struct Integer {
+  static constexpr OptionForm form = OptionForm::Number;
   int64_t min, max;
-  const char *unit = ""; /* "bytes" */
+  const char *unit = ""; /* what it counts: "requests at a time" */
   int64_t operator()(const std::string &name, const std::string &value) const {
     return parse_int(name, value, min, max);
   }
@@ -31,6 +33,7 @@ struct Integer {
 };
 
 struct Duration {
+  static constexpr OptionForm form = OptionForm::Duration;
   using Time = std::chrono::milliseconds;
   Time min, max;
   Time operator()(const std::string &name, const std::string &value) const {
@@ -49,6 +52,8 @@ struct WholeSeconds : Duration {
 
 /* Bytes, with or without a unit. */
 struct Size {
+  static constexpr OptionForm form = OptionForm::Number;
+  static constexpr const char *unit = "bytes";
   size_t min, max;
   size_t operator()(const std::string &name, const std::string &value) const {
     return parse_size(name, value, min, max);
@@ -59,6 +64,7 @@ struct Size {
 
 /* One of some words. */
 template <class Value> struct Choice {
+  static constexpr OptionForm form = OptionForm::Word;
   std::vector<std::pair<const char *, Value>> choices;
 
   Value operator()(const std::string &name, const std::string &value) const {

@@ -19,6 +19,28 @@ const std::string *find_option(const Options &options, OptionName name) {
   return at == options.end() ? nullptr : &at->second;
 }
 
+const char *form_text(OptionForm form) {
+  switch (form) {
+  case OptionForm::Word:
+    return "word";
+  case OptionForm::Number:
+    return "number";
+  case OptionForm::Duration:
+    return "duration";
+  case OptionForm::List:
+    return "list";
+  case OptionForm::Template:
+    return "template";
+  case OptionForm::Object:
+    return "JSON object";
+  case OptionForm::Rate:
+    return "rate";
+  case OptionForm::Text:
+    break;
+  }
+  return "text";
+}
+
 void throw_bad_value(const std::string &name, const std::string &value, std::string detail, std::string hint) {
   throw BadInput(OB_BAD_VALUE, name, "invalid value for option \"" + name + "\": \"" + value + "\"",
                  std::move(detail), std::move(hint));

@@ -42,6 +42,19 @@ struct OptionName {
 inline constexpr OptionName URL{"url"}, FORMAT{"format"}, SOURCE{"source"}, HEADERS{"headers"}, USER{"user"},
     PASSWORD{"password"}, TOKEN{"token"};
 
+/* The form of an option's values: each has one syntax, for all options. */
+enum class OptionForm {
+  Word,     /* true, false, or one of some words */
+  Number,   /* whole; of bytes also with a unit: 16MB */
+  Duration, /* 15s */
+  List,     /* items with commas between */
+  Template, /* text with ${variables} */
+  Object,   /* a flat JSON object */
+  Rate,     /* 100/s */
+  Text      /* anything else, as it is: a name, a URL, a secret, PEM */
+};
+const char *form_text(OptionForm form);
+
 /* A known option: where it may be set, by whom, and what the documentation says. option_table.h makes it. */
 struct OptionSpec {
   OptionName name;
@@ -49,6 +62,8 @@ struct OptionSpec {
   bool in_mapping = false;
   bool secret = false; /* never allowed in a server, never shown in a message */
   bool superuser = false;
+  OptionForm form = OptionForm::Text;
+  const char *unit = "";        /* of a number: what it counts */
   const char *description = ""; /* in Markdown */
   std::string fallback = {};    /* what holds without it, in Markdown */
   std::string takes = {};       /* which values, in Markdown */

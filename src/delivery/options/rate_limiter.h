@@ -12,10 +12,13 @@
 #include <cstdint>
 #include <string>
 
+#include "delivery/options/options.h"
+
 namespace outbox {
 
 /* '100/s': 100 requests per second. */
 struct RateLimit {
+  static constexpr OptionForm form = OptionForm::Rate;
   int64_t requests;
   std::chrono::nanoseconds per;
 };

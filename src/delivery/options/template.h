@@ -15,6 +15,7 @@ namespace outbox {
 
 class Template {
 public:
+  static constexpr OptionForm form = OptionForm::Template;
   /* Throws BadInput about option `name` for an unknown or unterminated variable. */
   static Template parse(const std::string &name, std::string_view text);
   /* A template that is a single variable. */
