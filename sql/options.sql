@@ -14,6 +14,8 @@ CREATE SERVER regress_s FOREIGN DATA WRAPPER outbox_kafka OPTIONS (bootstrap_ser
 \echo :LAST_ERROR_SQLSTATE
 CREATE SERVER regress_s FOREIGN DATA WRAPPER outbox_webhook OPTIONS (url 'https://hooks.invalid/outbox', time_out '5s');
 \echo :LAST_ERROR_SQLSTATE
+CREATE SERVER regress_s FOREIGN DATA WRAPPER outbox_webhook OPTIONS (url 'https://hooks.invalid/outbox', ca_pem 'x');
+\echo :LAST_ERROR_SQLSTATE
 CREATE SERVER regress_s FOREIGN DATA WRAPPER outbox_webhook OPTIONS (url 'https://hooks.invalid/outbox', qwertyuiop '1');
 \echo :LAST_ERROR_SQLSTATE
 ALTER FOREIGN DATA WRAPPER outbox_kafka OPTIONS (ADD bootstrap_servers 'localhost:9092');

@@ -7,6 +7,7 @@
 #include "server/base/error_text.h"
 
 #include <span>
+#include <string_view>
 
 extern "C" {
 #include "lib/stringinfo.h"
@@ -124,6 +125,11 @@ void delivery_option_error(const ob_error *error, const char *kind, ob_scope sco
   delivery_error(&full);
 }
 
+/* ssl_ca_pem is ca_pem with another word before it. */
+static bool has_word_before(std::string_view longer, std::string_view name) {
+  return longer.size() > name.size() && longer.ends_with(name) && longer[longer.size() - name.size() - 1] == '_';
+}
+
 const char *closest_match(const char *given, const char *const *names, size_t n) {
   int given_length = (int)strlen(given);
   int best = Max(given_length / 2, 1) + 1; /* a name that differs in more characters is no typing error */
@@ -135,7 +141,9 @@ const char *closest_match(const char *given, const char *const *names, size_t n)
     int length = (int)strlen(name);
     if (length > 255)
       continue;
-    int distance = varstr_levenshtein_less_equal(given, given_length, name, length, 1, 1, 1, best - 1, true);
+    int distance = has_word_before(name, given) || has_word_before(given, name)
+                       ? 1
+                       : varstr_levenshtein_less_equal(given, given_length, name, length, 1, 1, 1, best - 1, true);
     if (distance < best) {
       best = distance;
       closest = name;
