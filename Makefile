@@ -1,12 +1,13 @@
-# The extension outbox, by PGXS; then the targets of those who change it. make help lists what one runs.
+# The extensions outbox and outbox_inbox, by PGXS; then the targets of those who change it. make help lists what one runs.
 
-EXTENSION = outbox
+EXTENSION = outbox outbox_inbox
 OUTBOX_VERSION = $(shell sed -n "s/^default_version = '\(.*\)'/\1/p" outbox.control)
+INBOX_VERSION = $(shell sed -n "s/^default_version = '\(.*\)'/\1/p" outbox_inbox.control)
 MODULE_big = outbox
 # An upgrade script is before.sql, all parts of the install script, and after.sql: src/extension/README.md.
 UPGRADES = $(notdir $(wildcard src/extension/upgrade/*--$(OUTBOX_VERSION)))
 DATA = $(sort $(wildcard src/extension/versions/*.sql src/extension/versions/*.control))
-DATA_built = outbox--$(OUTBOX_VERSION).sql $(UPGRADES:%=outbox--%.sql) outbox_inbox.sql
+DATA_built = outbox--$(OUTBOX_VERSION).sql $(UPGRADES:%=outbox--%.sql) outbox_inbox--$(INBOX_VERSION).sql outbox_inbox.sql
 
 SERVER_SOURCES = $(sort $(shell find src/server -name '*.cpp'))
 DISPATCH_SOURCES = $(sort $(shell find src/dispatch -name '*.cpp'))
@@ -129,10 +130,14 @@ installcheck: | build/regress build/isolation
 build/regress build/isolation:
 	mkdir -p $@
 
-# The consumer's part alone, as plain SQL.
-INBOX_PARTS = src/extension/inbox/before.sql src/extension/41_days.sql src/extension/60_inbox.sql src/extension/inbox/after.sql
-outbox_inbox.sql: $(INBOX_PARTS)
-	@cat $^ > $@.part && mv $@.part $@
+# The consumer's half, in plain SQL: an extension, and the same as a file for databases in which no extension can be installed.
+INBOX_PARTS = src/extension/inbox/schema.sql src/extension/41_days.sql src/extension/inbox/inbox.sql
+INBOX_RIGHTS = src/extension/inbox/rights.sql
+make_inbox = { $(1) sed 's/\boutbox\(_internal\)\?\./outbox_inbox./g' $^; } > $@.part && mv $@.part $@
+outbox_inbox--$(INBOX_VERSION).sql: $(INBOX_PARTS) src/extension/inbox/owner.sql $(INBOX_RIGHTS)
+	@$(call make_inbox,printf '\\echo Use "CREATE EXTENSION outbox_inbox" to load this file. \\quit\n';)
+outbox_inbox.sql: src/extension/inbox/plain.sql $(INBOX_PARTS) $(INBOX_RIGHTS)
+	@$(call make_inbox)
 
 # For kinds of sink in libraries of their own (sinks/new-sink.md): the delivery library without its sinks as headers and a static archive, a
 # Makefile, and the program outbox-sink-test, which is left out where only src was copied to.

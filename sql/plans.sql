@@ -9,7 +9,7 @@ SELECT p.oid, p.oid::regproc AS name, coalesce(p.proconfig, '{}') AS config
 FROM pg_proc AS p JOIN pg_language AS l ON l.oid = p.prolang
 WHERE p.pronamespace IN ('outbox'::regnamespace, 'outbox_internal'::regnamespace) AND l.lanname IN ('sql', 'plpgsql')
   AND regexp_replace(regexp_replace(p.prosrc, '--[^\n]*', '', 'g'), '''[^'']*''', '', 'g')
-      ~ '(FROM|JOIN|UPDATE|INTO)\s+(ONLY\s+)?(outbox\.(events|events_pending|events_failed|events_sent|leases|sinks|processed_events)|outbox_internal\.(failed_attempts|rescan_queue))\M';
+      ~ '(FROM|JOIN|UPDATE|INTO)\s+(ONLY\s+)?(outbox\.(events|events_pending|events_failed|events_sent|leases|sinks)|outbox_internal\.(failed_attempts|rescan_queue))\M';
 
 -- adopt() rewrites all rows of another origin. lease_events() and ready_events() run within claim_for(). maintain_days() reads all leases.
 -- story_sent() reads whole days. The others of this list only INSERT.

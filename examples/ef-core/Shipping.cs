@@ -51,7 +51,7 @@ public class Shipping(IServiceScopeFactory scopes, ILogger<Shipping> log) : Back
         await using var scope = scopes.CreateAsyncScope();
         var db = scope.ServiceProvider.GetRequiredService<ShopContext>();
         await using var transaction = await db.Database.BeginTransactionAsync(stopping);
-        var firstTime = (await db.Database.SqlQuery<bool>($"SELECT outbox.mark_processed({eventId}, 'shipping')").ToListAsync(stopping)).Single();
+        var firstTime = (await db.Database.SqlQuery<bool>($"SELECT outbox_inbox.mark_processed({eventId}, 'shipping')").ToListAsync(stopping)).Single();
         if (firstTime)
         {
             var order = JsonSerializer.Deserialize<OrderPlaced>(message.Value, OutboxInterceptor.Json)!;

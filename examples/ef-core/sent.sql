@@ -69,7 +69,7 @@ ROLLBACK
 -- name: mark processed
 -- SqlQuery<bool>(…).ToListAsync(): what is not composed over is sent as it is.    sql: test/EFCore.PG.FunctionalTests/Query/SqlQueryNpgsqlTest.cs, SqlQueryRaw_queryable_simple
 -- types: uuid
-SELECT outbox.mark_processed(@p0, 'shipping')
+SELECT outbox_inbox.mark_processed(@p0, 'shipping')
 
 -- name: insert shipment
 -- With a key that the server generates.    sql: StoreValueGenerationNpgsqlTest.cs, Add_with_generated_values

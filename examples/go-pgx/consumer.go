@@ -64,7 +64,7 @@ func shipOnce(ctx context.Context, pool *pgxpool.Pool, record *kgo.Record) error
 	}
 	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		var first bool
-		if err := tx.QueryRow(ctx, "SELECT outbox.mark_processed($1, 'shipping')", event).Scan(&first); err != nil || !first {
+		if err := tx.QueryRow(ctx, "SELECT outbox_inbox.mark_processed($1, 'shipping')", event).Scan(&first); err != nil || !first {
 			return err // nil for a duplicate: nothing to do
 		}
 		_, err := tx.Exec(ctx, "INSERT INTO shipments (order_id, customer, total) VALUES ($1, $2, $3)", o.ID, o.Customer, o.Total)

@@ -15,7 +15,7 @@ from models import Session, Shipment
 def handle(message: Message) -> None:
     event_id = UUID(dict(message.headers())["id"].decode())
     with Session.begin() as session:
-        if session.scalar(select(func.outbox.mark_processed(event_id, "shipping"))):
+        if session.scalar(select(func.outbox_inbox.mark_processed(event_id, "shipping"))):
             order = json.loads(message.value())
             session.add(Shipment(order_id=UUID(order["id"]), customer=order["customer"], total=Decimal(order["total"])))
 

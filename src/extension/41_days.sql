@@ -1,5 +1,5 @@
 -- Partitions by time. They are made ahead and dropped whole, and no other session waits long for a lock of that.
--- outbox_inbox.sql, for databases without the extension, consists of this part and 60_inbox.sql: both are plain SQL.
+-- The extension outbox_inbox has the same functions in its own schema: make_inbox of the Makefile changes the names.
 -- Each day has a primary key of its own, and the parent has none: ATTACH in a restore would make a second one. While
 -- a day lacks its key, a restore is under way.
 
@@ -53,34 +53,6 @@ $$;
 COMMENT ON FUNCTION outbox_internal.drop_partition(text) IS
   'Drops a partition, which needs its parent unused. Returns false if another session prevents that for longer than '
   'lock_timeout, and NULL if anything else does, such as a view on the partition. outbox.run_maintenance() calls it.';
-
-CREATE OR REPLACE FUNCTION outbox_internal.empty_partition(part text, refuse text) RETURNS boolean
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-  rel regclass := to_regclass(format('outbox.%I', part));
-BEGIN
-  IF NOT EXISTS (SELECT FROM pg_trigger AS t WHERE t.tgrelid = rel AND t.tgname = 'refuse_rows') THEN
-    EXECUTE format('CREATE OR REPLACE TRIGGER refuse_rows BEFORE INSERT ON outbox.%I '
-                   'FOR EACH ROW EXECUTE FUNCTION %s()', part, refuse);
-    EXECUTE format('TRUNCATE outbox.%I', part);
-  END IF;
-  RETURN true;
-EXCEPTION
-  WHEN lock_not_available THEN
-    RAISE LOG 'outbox: partition % is in use and will be emptied later', part;
-    RETURN false;
-  WHEN undefined_table THEN
-    RETURN false; -- another caller was quicker
-  WHEN OTHERS THEN -- a foreign key of a user's refers to it, for example
-    RAISE LOG 'outbox: partition % cannot be emptied: %', part, SQLERRM;
-    RETURN false;
-END
-$$;
-COMMENT ON FUNCTION outbox_internal.empty_partition(text, text) IS
-  'Frees the space of a partition that is to be dropped, also if its parent is always in use; from then on a trigger '
-  'function refuses new rows. Returns false if that fails, for example because a session is using it. '
-  'outbox.run_maintenance() calls it.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.expire_rows(
   rows_of regclass, stamp text, older_than timestamptz, first_block bigint, blocks bigint

@@ -10,8 +10,7 @@ DECLARE
 BEGIN
   -- A dump makes a day first, fills it, and gives it its primary key last.
   IF EXISTS (SELECT FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid
-             WHERE i.inhparent IN ('outbox.events_sent'::regclass, 'outbox.processed_events'::regclass)
-               AND c.relname ~ '^(events_sent|processed_events)_[0-9]+$'
+             WHERE i.inhparent = 'outbox.events_sent'::regclass AND c.relname ~ '^events_sent_[0-9]+$'
                AND NOT EXISTS (SELECT FROM pg_index AS x WHERE x.indrelid = c.oid AND x.indisprimary)) THEN
     RETURN true;
   END IF;
@@ -53,9 +52,6 @@ DECLARE
   dropped boolean;
   restoring boolean := by_worker AND outbox_internal.restore_seen();
 BEGIN
-  IF NOT restoring THEN
-    done := outbox_internal.add_processed_partitions();
-  END IF;
   -- Also during a restore: events that are delivered meanwhile are to be kept, and an empty day gives way to one of
   -- the dump. Sessions that enqueue or read do not wait for this lock. A caller of outbox.run_maintenance() waits for
   -- a worker that makes the same days.
@@ -102,7 +98,7 @@ BEGIN
     SELECT l.ctid FROM outbox.leases AS l
     WHERE l.lease_until < clock_timestamp() - interval '1 day'
     FOR UPDATE SKIP LOCKED));
-  RETURN done + outbox_internal.drop_processed_partitions();
+  RETURN done;
 END
 $$;
 COMMENT ON FUNCTION outbox_internal.maintain_days(boolean) IS
@@ -121,6 +117,28 @@ COMMENT ON FUNCTION outbox_internal.expire_dedup(bigint, bigint) IS
   'Deletes expired dedup keys in some blocks of their table (without arguments: in all). Returns the number of its '
   'blocks. The worker calls it for a part of the table at a time.';
 
+-- Only what a superuser owns, because the worker is one. An inbox of another owner needs calls of its own
+-- run_maintenance().
+CREATE OR REPLACE FUNCTION outbox_internal.maintain_inbox(first_block bigint, blocks bigint) RETURNS bigint
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+  size bigint;
+BEGIN
+  IF (SELECT count(*) FROM pg_proc AS p JOIN pg_roles AS r ON r.oid = p.proowner
+      WHERE p.oid IN (to_regprocedure('outbox_inbox.maintain_partitions()'),
+                      to_regprocedure('outbox_inbox.expire_processed(bigint, bigint)')) AND r.rolsuper) < 2 THEN
+    RETURN 0;
+  END IF;
+  EXECUTE 'SELECT outbox_inbox.maintain_partitions()';
+  EXECUTE 'SELECT outbox_inbox.expire_processed($1, $2)' INTO size USING first_block, blocks;
+  RETURN size;
+END
+$$;
+COMMENT ON FUNCTION outbox_internal.maintain_inbox(bigint, bigint) IS
+  'Does the work of outbox_inbox.run_maintenance() if a superuser has created that extension; deletes expired rows '
+  'in some blocks. Returns the number of blocks. The worker calls it for a part of the table at a time.';
+
 CREATE OR REPLACE FUNCTION outbox.run_maintenance() RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -128,7 +146,7 @@ AS $$
 DECLARE
   done bigint := outbox_internal.maintain_days(false);
 BEGIN
-  PERFORM outbox_internal.expire_dedup(), outbox_internal.expire_processed();
+  PERFORM outbox_internal.expire_dedup();
   LOOP
     EXIT WHEN outbox_internal.route_waiting() = 0;
   END LOOP;
@@ -136,7 +154,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION outbox.run_maintenance() IS
-  'Creates the coming days of outbox.events_sent and outbox.processed_events, drops those whose retention is over, '
+  'Creates the coming days of outbox.events_sent, drops those whose retention is over, '
   'deletes expired dedup keys, and gives events that waited for a sink to the sinks that take them now. The worker '
   'does this by itself; call it every few minutes where no worker runs. A day that is in use is left for the next '
   'call. Returns the number of partitions that it created or dropped. The caller need not own the tables: GRANT '

@@ -1,6 +1,6 @@
 -- The history of one event as text: from its transaction to its acknowledgement, or to what it waits for. It is read
--- from the tables: of an event that was delivered and deleted, only the failures and the inbox's rows are left. It
--- tells no more than these say, because more would cost each delivery.
+-- from the tables: of an event that was delivered and deleted, only the failures are left. It tells no more than
+-- these say, because more would cost each delivery.
 -- A worker that has ended is replaced at once if it was told to end, and otherwise after 1 s to 1 min. Meanwhile the
 -- other workers do not take over its shards.
 
@@ -282,24 +282,20 @@ AS $$
                   THEN 'after ' || outbox_internal.counted(k.attempts, 'failed attempt', 'failed attempts') END)
     FROM kept AS k WHERE k.status = 'SENT'
     UNION ALL
-    SELECT 8, e.processed_at, NULL, 'processed', format('by the handler "%s" of this database', e.handler)
-    FROM outbox.processed_events AS e WHERE e.event_id = story.id
-    UNION ALL
-    SELECT 9, greatest(f.since, l.begun), NULL, 'not all kept',
+    SELECT 8, greatest(f.since, l.begun), NULL, 'not all kept',
            'of this UTC day no further failed attempts and redrives are kept: they take a gigabyte'
     FROM life AS l CROSS JOIN outbox_internal.full_failure_days() AS f
     WHERE l.ended >= f.since AND l.begun < date_trunc('day', f.since, 'UTC') + interval '24 hours'
     UNION ALL
-    SELECT 10, clock_timestamp(), p.sink, 'waits',
+    SELECT 9, clock_timestamp(), p.sink, 'waits',
            'for ' || outbox_internal.story_waits_for(p.position, t.kind, t.state, t.last_error, t.paused_until)
     FROM pending AS p LEFT JOIN targets AS t ON t.name = p.sink
     UNION ALL
-    SELECT 11, clock_timestamp(), NULL, CASE WHEN e.existed THEN 'gone' ELSE 'unknown' END,
+    SELECT 10, clock_timestamp(), NULL, CASE WHEN e.existed THEN 'gone' ELSE 'unknown' END,
            'no row has this id: it was delivered to all its sinks and deleted '
            '(outbox.retention keeps what is delivered), deleted by a user'
            || CASE WHEN e.existed THEN '' ELSE ', rolled back, or never enqueued' END
-    FROM (SELECT EXISTS (SELECT FROM failures)
-                 OR EXISTS (SELECT FROM outbox.processed_events AS e WHERE e.event_id = story.id) AS existed) AS e
+    FROM (SELECT EXISTS (SELECT FROM failures) AS existed) AS e
     WHERE NOT EXISTS (SELECT FROM kept))
   SELECT l.at, l.sink, l.what, l.detail FROM lines AS l ORDER BY l.at, l.n, l.sink
 $$;
@@ -308,6 +304,6 @@ COMMENT ON FUNCTION outbox.story(uuid) IS
   'was enqueued, which sinks got it and why others did not, which failing events of its key it has waited for, each '
   'failed attempt of the last six days with its duration, worker and error, when it became a dead letter, when and '
   'by which role it was redriven, whether it was delivered, with what the sink answered, the duration and the '
-  'worker, or waits and for what, and which handlers of this database have processed it. A line "not all kept" says '
+  'worker, or waits and for what. A line "not all kept" says '
   'that a day had more failures than are kept. A delivered event that is not kept has left only its failures and '
   'redrives. Without the payload. Like outbox.event_status() it needs EXECUTE and the id.';

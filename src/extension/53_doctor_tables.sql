@@ -55,8 +55,7 @@ AS $$
   FROM pg_class AS c
   WHERE c.relkind IN ('r', 'p', 'S') AND c.relpersistence <> 'p'
     AND (c.oid IN (SELECT to_regclass(d.name) FROM defined AS d)
-         OR c.oid IN (SELECT t.relid FROM pg_partition_tree(to_regclass('outbox.events')) AS t)
-         OR c.oid IN (SELECT t.relid FROM pg_partition_tree(to_regclass('outbox.processed_events')) AS t))
+         OR c.oid IN (SELECT t.relid FROM pg_partition_tree(to_regclass('outbox.events')) AS t))
   UNION ALL
   SELECT i.name, 'is missing: statements fail or read whole tables',
          '-- create it as in a new database with the extension: SELECT pg_get_indexdef() there'

@@ -12,6 +12,7 @@ PAGES = (settings, reference, doctor, kafka_errors, *option_tables.PAGES)
 if __name__ == "__main__":
     with Rig("docs") as rig, rig.postgres().connect() as connection:
         connection.execute("CREATE EXTENSION outbox")
+        connection.execute("CREATE EXTENSION outbox_inbox")
         for page in PAGES:
             page.PAGE.write_text(page.made(connection))
             print(f"{page.PAGE} is as the server tells")

@@ -57,7 +57,7 @@ def database(pg, kafka, page: str) -> str:
                 admin.execute(sql.SQL("CREATE ROLE {} LOGIN").format(sql.Identifier(role)))
         admin.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
     with pg.connect(name) as connection:
-        makes = [made for made in FOUND if re.search(rf"^\s*{made}\b", page, re.MULTILINE)]
+        makes = [made for made in FOUND if re.search(rf"^\s*{made}\b(?! outbox_)", page, re.MULTILINE)]
         for made, statement in FOUND.items():
             if made not in makes and not ("SERVER" in made and "CREATE EXTENSION" in makes):
                 connection.execute(statement.replace("localhost:9092", kafka.bootstrap))

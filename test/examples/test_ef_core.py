@@ -100,7 +100,8 @@ def app(db):
     db.sql("GRANT CREATE ON SCHEMA public TO app")
     db.sql("GRANT USAGE ON SCHEMA outbox TO app")
     db.sql("GRANT INSERT, SELECT (id) ON outbox.events TO app")
-    db.sql("GRANT EXECUTE ON FUNCTION outbox.mark_processed TO app")
+    db.sql("CREATE EXTENSION outbox_inbox; GRANT USAGE ON SCHEMA outbox_inbox TO app")
+    db.sql("GRANT EXECUTE ON FUNCTION outbox_inbox.mark_processed TO app")
     with db.connect(user="app") as connection:
         connection.execute(SENT.sql["tables"])
         yield Context(connection)

@@ -40,7 +40,8 @@ def db(pg, request):
     database.sql("GRANT CREATE ON SCHEMA public TO app")
     database.sql("GRANT USAGE ON SCHEMA outbox TO app")
     database.sql("GRANT INSERT, SELECT (id) ON outbox.events TO app")
-    database.sql("GRANT EXECUTE ON FUNCTION outbox.mark_processed TO app")
+    database.sql("CREATE EXTENSION outbox_inbox; GRANT USAGE ON SCHEMA outbox_inbox TO app")
+    database.sql("GRANT EXECUTE ON FUNCTION outbox_inbox.mark_processed TO app")
     database.sql(f"ALTER DATABASE {database.name} SET log_statement = 'mod'")
     yield database
     database.drop()
@@ -136,7 +137,7 @@ def test_the_ledgers_are_equal(stack, rig, pg, db, request):
     events = db.sql("SELECT DISTINCT ON (id) aggregate_id, aggregate_type, event_type, status::text, payload->>'id', payload->>'customer', (payload->>'total')::numeric,"
                     " position('7' in split_part(id::text, '-', 3)) FROM outbox.events")
     assert differences(events, ((id, "Order", "OrderPlaced", "SENT", id, customer, total, 1) for id, customer, total in orders)) == []
-    assert db.value("SELECT count(*) FROM outbox.processed_events WHERE handler = 'shipping'") == len(ids)
+    assert db.value("SELECT count(*) FROM outbox_inbox.processed_events WHERE handler = 'shipping'") == len(ids)
 
 
 def differences(found: Iterable, wanted: Iterable) -> list[tuple]:

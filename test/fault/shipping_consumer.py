@@ -48,7 +48,7 @@ def main() -> None:
             crash.event()
             crash.here("polled", event)
             with connection.transaction():
-                first_time = connection.execute("SELECT outbox.mark_processed(%s, 'shipping')", [event]).fetchone()[0]
+                first_time = connection.execute("SELECT outbox_inbox.mark_processed(%s, 'shipping')", [event]).fetchone()[0]
                 crash.here("marked", event)
                 body = json.loads(message.value())
                 ledger = "shipments" if first_time else "refused"

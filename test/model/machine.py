@@ -407,14 +407,14 @@ class Machine(RuleBasedStateMachine):
         if kind == 8:
             self.step(lambda m: m.adopt(), "SELECT outbox.adopt()", ending=ending)
         elif kind == 0:
-            call = self.pick(["outbox.run_maintenance() >= 0", "outbox_internal.route_waiting() = 0", "outbox_internal.maintain_processed() >= 0", "outbox.metrics() > ''",
+            call = self.pick(["outbox.run_maintenance() >= 0", "outbox_internal.route_waiting() = 0", "outbox_inbox.run_maintenance() >= 0", "outbox.metrics() > ''",
                               "(SELECT preloaded FROM outbox_internal.library())"], number)
             self.step(lambda m: True, f"SELECT {call}", ending=ending)
         elif kind == 1:
             name = self.pick([None, *sorted(self.model.servers)], number)
             self.step(lambda m: m.reset_stats(name), "SELECT outbox.reset_stats(%s) IS NULL", name, check=False)
         elif kind == 2:
-            self.step(lambda m: m.mark_processed(number % 2, "h"), "SELECT outbox.mark_processed(%s, 'h')", str(uuid.UUID(int=number % 2)), ending=ending)
+            self.step(lambda m: m.mark_processed(number % 2, "h"), "SELECT outbox_inbox.mark_processed(%s, 'h')", str(uuid.UUID(int=number % 2)), ending=ending)
         elif kind == 3:
             self.world.admin.execute("UPDATE outbox_internal.dedup SET created_at = created_at - interval '10 years'")
             self.model.dedup.clear()
@@ -444,8 +444,8 @@ BAD_CALLS = [
     ("SELECT FROM outbox.claim('nobody')", "42704"), ("SELECT FROM outbox.claim(NULL)", "22004"),
     ("SELECT FROM outbox.claim('a', 0)", "22023"), ("SELECT FROM outbox.claim('a', 1, '8 days')", "22023"), ("SELECT outbox.ack(NULL)", "22004"),
     (f"SELECT outbox.nack({NOBODY}, {NOBODY}, NULL)", "22004"), (f"SELECT outbox.nack({NOBODY}, {NOBODY}, 'no', '-1 s')", "22023"), (f"SELECT outbox.preview({NOBODY})", "02000"),
-    ("SELECT outbox.preview(NULL)", "22004"), ("SELECT outbox.probe('nobody')", "42704"), ("SELECT outbox.metrics('xml')", "22023"), ("SELECT outbox.mark_processed(NULL, 'h')", "22004"),
-    ("SELECT outbox.mark_processed('00000000-0000-0000-0000-000000000001', '')", "22023"), ("SELECT outbox.create_view('mails', '{}')", "22023"),
+    ("SELECT outbox.preview(NULL)", "22004"), ("SELECT outbox.probe('nobody')", "42704"), ("SELECT outbox.metrics('xml')", "22023"), ("SELECT outbox_inbox.mark_processed(NULL, 'h')", "22004"),
+    ("SELECT outbox_inbox.mark_processed('00000000-0000-0000-0000-000000000001', '')", "22023"), ("SELECT outbox.create_view('mails', '{}')", "22023"),
 ]
 
 

@@ -16,13 +16,14 @@ READ_SINKS = """SELECT name::text, CASE WHEN state IN ('paused', 'dropped', 'cir
 CLEAR = """DO $$ DECLARE name text; BEGIN
   FOR name IN SELECT s.srvname FROM pg_foreign_server AS s LOOP EXECUTE format('DROP SERVER %I CASCADE', name); END LOOP;
   DELETE FROM outbox.events; DELETE FROM outbox_internal.dedup; DELETE FROM outbox.leases;
-  DELETE FROM outbox.stopped_sinks; DELETE FROM outbox.processed_events; END $$"""
+  DELETE FROM outbox.stopped_sinks; DELETE FROM outbox_inbox.processed_events; END $$"""
 
 
 class World:
     def __init__(self, pg, receiver: Receiver):
         self.db = Database(pg, "model")
         self.db.create()
+        self.db.sql("CREATE EXTENSION outbox_inbox")
         self.receiver = receiver
         self.bad: set[str] = set()
         receiver.mode = lambda delivery: status(400) if delivery.id in self.bad else OK

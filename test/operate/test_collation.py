@@ -14,13 +14,13 @@ def test_a_changed_collation_leaves_nothing_behind(rig, receiver):
     with rig.postgres(settings={"outbox.poll_interval": "1s"}) as pg:
         db = Database(pg, "postgres")
         column = "daticulocale" if db.value("SELECT current_setting('server_version_num')::int") < 170000 else "datlocale"
-        db.sql("CREATE EXTENSION outbox")
+        db.sql("CREATE EXTENSION outbox; CREATE EXTENSION outbox_inbox")
         for name in SINKS:
             db.webhook_sink(name, receiver, SECRET, events="none")
         db.sql("SELECT outbox.pause(name) FROM outbox.sinks")
         db.sql(f"SELECT count(outbox.enqueue('Order', 'x' || n, 'e', '{{}}'::jsonb, sink => (%s::text[])[1 + n %% 13],"
                f" available_at => now() + interval '6 s', dedup_key => {KEY.replace('%', '%%')})) FROM generate_series(1, %s) AS n", SINKS, N)
-        db.sql("SELECT outbox.mark_processed(gen_random_uuid(), 'h' || n) FROM generate_series(1, 10) AS n")
+        db.sql("SELECT outbox_inbox.mark_processed(gen_random_uuid(), 'h' || n) FROM generate_series(1, 10) AS n")
         db.disconnect()
         pg.stop()
         pg.alone(f"UPDATE pg_database SET datlocprovider = 'i', {column} = 'en-US', datcollversion = '1' WHERE datname = 'postgres'")

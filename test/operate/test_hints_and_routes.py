@@ -109,6 +109,7 @@ def test_no_hint_of_an_error_changes_where_events_go(seven):
     lost = "INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, sink, status, attempts) VALUES ('Order', '1', 'lost', 'lost', 'FAILED', 1) RETURNING id"
     with db.role("app"), db.connect(autocommit=False) as session:
         session.add_notice_handler(lambda notice: told.append((statement, notice.message_hint)))
+        db.sql("CREATE EXTENSION outbox_inbox")
         db.sql("GRANT USAGE ON SCHEMA outbox TO app; GRANT INSERT ON outbox.events TO app; GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA outbox TO app")
         for statement in [
                 "SELECT outbox.enqueue('Order', '1', 'x', '{}', sink => 'nosuch')", "SELECT outbox.enqueue('Order', '1', 'x', 1)", "SELECT outbox.enqueue('Order', '1', 'x', now())",
@@ -120,7 +121,7 @@ def test_no_hint_of_an_error_changes_where_events_go(seven):
                 f"SELECT outbox.redrive('{pending}')", f"SELECT outbox.redrive('{db.value(lost)}')", "SELECT outbox.redrive(gen_random_uuid())",
                 "SELECT outbox.pause('nosuch')", "SELECT outbox.pause(NULL)", "SELECT outbox.resume('lake')", "SELECT * FROM outbox.probe(NULL)", "SELECT * FROM outbox.probe('mail')",
                 "SELECT outbox.preview(gen_random_uuid())", "SELECT outbox.preview(NULL)", f"SELECT outbox.preview('{dead}', 'nosuch')", "CALL outbox.wait_delivered(NULL)",
-                f"CALL outbox.wait_delivered('{pending}')", "SELECT outbox.mark_processed(NULL, 'h')", "ALTER SERVER lake RENAME TO lost", "DROP SERVER \"tenant 42\" CASCADE",
+                f"CALL outbox.wait_delivered('{pending}')", "SELECT outbox_inbox.mark_processed(NULL, 'h')", "ALTER SERVER lake RENAME TO lost", "DROP SERVER \"tenant 42\" CASCADE",
                 "CREATE USER MAPPING FOR app SERVER lake", "ALTER SERVER lake OPTIONS (ADD sasl_password 'x')", "ALTER SERVER orders OPTIONS (ADD secret 'x')",
                 "ALTER SEQUENCE outbox.events_position INCREMENT 1", "GRANT ALL ON outbox.events TO app"]:
             try:
@@ -135,7 +136,7 @@ def test_no_hint_of_an_error_changes_where_events_go(seven):
 
 def test_a_hint_that_begins_as_a_statement_is_one():
     """Also those that no test provokes: nothing follows the statement except a comment, and no part is left to fill in."""
-    sources = [*(ROOT / "src/server").rglob("*.cpp"), *(ROOT / "src/delivery").rglob("*.cpp"), *(ROOT / "src/extension").glob("*.sql")]
+    sources = [*(ROOT / "src/server").rglob("*.cpp"), *(ROOT / "src/delivery").rglob("*.cpp"), *(ROOT / "src/extension").rglob("*.sql")]
     found = []
     for source in sources:
         text = re.sub(r"""(["'])\s*\n\s*\1""", "", source.read_text())

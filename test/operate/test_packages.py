@@ -34,8 +34,9 @@ def test_all_name_one_license():
 
 
 def test_pgxn_names_files_that_are_there():
-    provided = json.loads((ROOT / "META.json").read_text())["provides"]["outbox"]
-    assert [file for file in (provided["file"], provided["docfile"]) if not (ROOT / file).is_file()] == []
+    provides = json.loads((ROOT / "META.json").read_text())["provides"]
+    assert sorted(provides) == sorted(control.stem for control in ROOT.glob("*.control"))
+    assert [file for provided in provides.values() for file in (provided["file"], provided["docfile"]) if not (ROOT / file).is_file()] == []
 
 
 def test_debian_control_is_made_from_its_template():

@@ -129,6 +129,7 @@ def test_a_sessions_way_to_write_times_does_not_move_a_day(db, setting):
     wait_until(lambda: not db.sql("SELECT 1 FROM outbox.workers WHERE database = current_database()"), 10, "the worker to go")
     milliseconds = f"{int(time.time() * 1000):012x}"
     event = f"{milliseconds[:8]}-{milliseconds[8:]}-7000-8000-000000000000"
+    db.sql("CREATE EXTENSION outbox_inbox")
     parts = "FROM pg_class AS c WHERE c.relispartition AND c.relname ~ '^(events_sent|processed_events)_[0-9]'"
 
     def bounds(*settings: str) -> list[tuple]:
@@ -137,8 +138,8 @@ def test_a_sessions_way_to_write_times_does_not_move_a_day(db, setting):
         with db.connect() as session:
             for setting in settings:
                 session.execute(f"SET {setting}")
-            session.execute("SELECT outbox.mark_processed(%s::uuid, 'mail')", [event])
-            session.execute("SELECT outbox.run_maintenance()")
+            session.execute("SELECT outbox_inbox.mark_processed(%s::uuid, 'mail')", [event])
+            session.execute("SELECT outbox.run_maintenance(), outbox_inbox.run_maintenance()")
         return db.sql(f"SELECT c.relname::text, pg_get_expr(c.relpartbound, c.oid) {parts} ORDER BY 1")
 
     expected = bounds()

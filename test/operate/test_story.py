@@ -61,8 +61,6 @@ def test_failed_twice_blocked_and_redriven(db, receiver, keeps):
     for event in (first, second):
         (delivered,) = details(db, event, "delivered")
         assert re.fullmatch(r"HTTP 202, X-Request-Id r-7 \(\d+ ms, worker 0\)", delivered), delivered
-    db.sql("SELECT outbox.mark_processed(%s, 'billing')", second)
-    assert details(db, second, "processed") == ['by the handler "billing" of this database']
 
 
 def test_was_blocked(db, receiver, keeps):
@@ -178,15 +176,6 @@ def test_a_dead_letter_by_a_user(db):
     event = db.enqueue("Order", "1")
     db.sql("UPDATE outbox.events SET status = 'FAILED' WHERE id = %s", event)
     assert story(db, event)[-1][1:] == ("dead letter", "after 0 attempts: a user set its status")
-
-
-def test_processed_and_not_kept(db, receiver):
-    receiver.mode = status(200)
-    db.webhook_sink("crm", receiver, SECRET)
-    event = db.enqueue("Order", "1")
-    wait_until(lambda: db.pending() == 0, 20, "delivery")
-    db.sql("SELECT outbox.mark_processed(%s, 'billing')", event)
-    assert [what for _, what, _ in story(db, event)] == ["processed", "gone"]
 
 
 def test_waits_for_sessions_that_have_locked_its_row(db, pg, receiver):

@@ -185,6 +185,7 @@ def test_the_source_rpm_of_a_release_can_be_rebuilt(checkout, release):
         rpmbuild --rebuild --nodeps --define 'pgmajor 15' --define 'pg_config /usr/lib/postgresql/15/bin/pg_config' build/release/outbox_*.src.rpm
         rpm -qpl /root/rpmbuild/RPMS/*/outbox_15-*.rpm""")
     assert "\n/usr/lib/postgresql/15/lib/outbox.so\n" in said and "\n/usr/share/postgresql/15/extension/outbox.control\n" in said
+    assert "\n/usr/share/postgresql/15/extension/outbox_inbox.control\n" in said
 
 
 def test_the_image_volume_of_a_release_delivers(checkout, release):

@@ -27,5 +27,5 @@ def receive_event(request: HttpRequest) -> HttpResponse:
 
 def first_time(event_id: str) -> bool:
     with connection.cursor() as cursor:
-        cursor.execute("SELECT outbox.mark_processed(%s, 'shipping')", [event_id])
+        cursor.execute("SELECT outbox_inbox.mark_processed(%s, 'shipping')", [event_id])
         return cursor.fetchone()[0]

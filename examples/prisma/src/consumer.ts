@@ -13,7 +13,7 @@ const webhook = new Webhook(process.env.WEBHOOK_SECRET ?? "");
 
 async function shipOnce(event: string, { id, customer, total }: Delivery["data"]): Promise<void> {
   await prisma.$transaction(async (tx) => {
-    const [{ first }] = await tx.$queryRaw<[{ first: boolean }]>`SELECT outbox.mark_processed(${event}::uuid, 'shipping') AS first`;
+    const [{ first }] = await tx.$queryRaw<[{ first: boolean }]>`SELECT outbox_inbox.mark_processed(${event}::uuid, 'shipping') AS first`;
     if (first) {
       await tx.shipment.create({ data: { orderId: id, customer, total } });
     }

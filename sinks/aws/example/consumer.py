@@ -5,7 +5,7 @@
 
 boto3 finds region and credentials as usual (AWS_DEFAULT_REGION, AWS_ACCESS_KEY_ID, ...; AWS_ENDPOINT_URL for a local
 server). The work and the note that it is done are one transaction in the consumer's database, which has
-outbox_inbox.sql or the extension outbox. A message is deleted after that transaction; if the consumer dies in
+the extension outbox_inbox. A message is deleted after that transaction; if the consumer dies in
 between, the message comes again, and mark_processed() returns false for it.
 """
 
@@ -30,7 +30,7 @@ def main(queue: str, dsn: str) -> None:
                 attributes = message["MessageAttributes"]
                 if "outbox-probe" not in attributes:  # the test message of outbox.probe(..., send => true)
                     with database.transaction():
-                        first_time = database.execute("SELECT outbox.mark_processed(%s, 'mail')", [attributes["id"]["StringValue"]]).fetchone()[0]
+                        first_time = database.execute("SELECT outbox_inbox.mark_processed(%s, 'mail')", [attributes["id"]["StringValue"]]).fetchone()[0]
                         if first_time:
                             work(database, json.loads(message["Body"]))
                 sqs.delete_message(QueueUrl=queue, ReceiptHandle=message["ReceiptHandle"])

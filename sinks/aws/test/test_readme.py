@@ -52,6 +52,7 @@ def test_the_mark_of_a_probe_is_named():
 def consumer(db, moto, start_program):
     db.sql("CREATE TABLE mails (payload jsonb)")
     env = os.environ | {"AWS_ENDPOINT_URL": moto.url, "AWS_DEFAULT_REGION": REGION, "AWS_ACCESS_KEY_ID": KEYS["aws_access_key_id"], "AWS_SECRET_ACCESS_KEY": KEYS["aws_secret_access_key"]}
+    db.sql("CREATE EXTENSION outbox_inbox")
     return lambda queue: start_program(HERE / "example/consumer.py", queue, db.dsn, env=env)
 
 

@@ -4,9 +4,9 @@
   venv/bin/python -m grpc_tools.protoc -I.. --python_out=. --grpc_python_out=. sink.proto
   venv/bin/python server.py 127.0.0.1:50051 'dbname=shop'
 
-The work and the note that it is done are one transaction in the server's database, which has outbox_inbox.sql or the
-extension outbox. The call is answered after that transaction; if the server dies in between, the event comes again,
-and mark_processed() returns false for it.
+The work and the note that it is done are one transaction in the server's database, which has the extension
+outbox_inbox. The call is answered after that transaction; if the server dies in between, the event comes again, and
+mark_processed() returns false for it.
 """
 
 import sys
@@ -31,7 +31,7 @@ class Sink(sink_pb2_grpc.SinkServicer):
         if "outbox-probe" in dict(context.invocation_metadata()):  # outbox.probe(..., send => true)
             return sink_pb2.PublishReply()
         with psycopg.connect(self.dsn) as database:  # a transaction; use a pool where connections are dear
-            if database.execute("SELECT outbox.mark_processed(%s, 'mail')", [event.id]).fetchone()[0]:
+            if database.execute("SELECT outbox_inbox.mark_processed(%s, 'mail')", [event.id]).fetchone()[0]:
                 work(database, event)
         return sink_pb2.PublishReply()
 

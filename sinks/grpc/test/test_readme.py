@@ -26,6 +26,7 @@ PAGE = (HERE / "README.md").read_text()
 def example(db):
     """Starts the example's server; returns its address."""
     db.sql("CREATE TABLE mails (event_type text, payload jsonb)")
+    db.sql("CREATE EXTENSION outbox_inbox")
     running = []
 
     def start(address: str = "") -> tuple[str, subprocess.Popen]:
@@ -53,6 +54,7 @@ def page_server(db, tmp_path):
     for command in make_venv, *prepare:
         subprocess.run(shlex.split(command), cwd=folder, env=env, check=True)
     address = f"127.0.0.1:{free_port()}"
+    db.sql("CREATE EXTENSION outbox_inbox")
     server = subprocess.Popen(shlex.split(start.replace("127.0.0.1:50051", address).replace("dbname=shop", db.dsn)), cwd=folder, env=env)
     yield address
     server.kill()

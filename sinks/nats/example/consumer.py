@@ -4,7 +4,7 @@
   venv/bin/python consumer.py nats://localhost:4222 'dbname=shop' ORDERS
 
 `ORDERS` is the stream. The work and the note that it is done are one transaction in the consumer's database, which has
-outbox_inbox.sql or the extension outbox. A message is acknowledged after that transaction; if the consumer dies in
+the extension outbox_inbox. A message is acknowledged after that transaction; if the consumer dies in
 between, the message comes again, and mark_processed() returns false for it.
 """
 
@@ -34,7 +34,7 @@ async def main(url: str, dsn: str, stream: str) -> None:
                 continue
             if "outbox-probe" not in message.headers:  # the test message of outbox.probe(..., send => true)
                 async with database.transaction():
-                    row = await (await database.execute("SELECT outbox.mark_processed(%s, 'mail')", [message.headers["id"]])).fetchone()
+                    row = await (await database.execute("SELECT outbox_inbox.mark_processed(%s, 'mail')", [message.headers["id"]])).fetchone()
                     if row[0]:
                         await work(database, message.subject, json.loads(message.data))
             await message.ack()

@@ -83,6 +83,7 @@ def test_the_mark_of_a_probe_is_named():
 @pytest.fixture
 def consumer(db, server, start_program):
     db.sql("CREATE TABLE mails (event_type text, payload jsonb)")
+    db.sql("CREATE EXTENSION outbox_inbox")
     return lambda stream: start_program(HERE / "example/consumer.py", f"nats://127.0.0.1:{server.port}", db.dsn, stream)
 
 

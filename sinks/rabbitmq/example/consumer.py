@@ -4,7 +4,7 @@
   venv/bin/python consumer.py amqp://guest:guest@localhost:5672/%2F 'dbname=shop' orders
 
 `orders` is the queue. The work and the note that it is done are one transaction in the consumer's database, which has
-outbox_inbox.sql or the extension outbox. A message is acknowledged after that transaction; if the consumer dies in
+the extension outbox_inbox. A message is acknowledged after that transaction; if the consumer dies in
 between, the message comes again, and mark_processed() returns false for it.
 """
 
@@ -27,7 +27,7 @@ def main(url: str, dsn: str, queue: str) -> None:
         for method, properties, body in channel.consume(queue):
             if "outbox-probe" not in (properties.headers or {}):  # the test message of outbox.probe(..., send => true)
                 with database.transaction():
-                    first_time = database.execute("SELECT outbox.mark_processed(%s, 'mail')", [properties.message_id]).fetchone()[0]
+                    first_time = database.execute("SELECT outbox_inbox.mark_processed(%s, 'mail')", [properties.message_id]).fetchone()[0]
                     if first_time:
                         work(database, properties.type, json.loads(body))
             channel.basic_ack(method.delivery_tag)

@@ -45,6 +45,7 @@ def test_the_mark_of_a_probe_is_named():
 @pytest.fixture
 def consumer(db, broker, start_program):
     db.sql("CREATE TABLE mails (event_type text, payload jsonb)")
+    db.sql("CREATE EXTENSION outbox_inbox")
     return lambda queue: start_program(HERE / "example/consumer.py", f"amqp://guest:guest@127.0.0.1:{broker.port}/%2F", db.dsn, queue)
 
 

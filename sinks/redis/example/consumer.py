@@ -4,7 +4,7 @@
   venv/bin/python consumer.py redis://localhost:6379/0 'dbname=shop' outbox.event.Order
 
 The last argument is the stream. The work and the note that it is done are one transaction in the consumer's database,
-which has outbox_inbox.sql or the extension outbox. An entry is acknowledged after that transaction; if the consumer
+which has the extension outbox_inbox. An entry is acknowledged after that transaction; if the consumer
 dies in between, it gets the entry again at its next start, and mark_processed() returns false for it.
 
 One consumer of a group gets the entries in their order. Several share them, and then two entries of one key may be
@@ -40,7 +40,7 @@ def main(url: str, dsn: str, stream: str) -> None:
             for entry_id, event in entries:
                 if event and "header.outbox-probe" not in event:  # empty: the stream was trimmed; the other one: outbox.probe(..., send => true)
                     with database.transaction():
-                        if database.execute("SELECT outbox.mark_processed(%s, 'mail')", [event["id"]]).fetchone()[0]:
+                        if database.execute("SELECT outbox_inbox.mark_processed(%s, 'mail')", [event["id"]]).fetchone()[0]:
                             work(database, event["type"], json.loads(event["payload"]))
                 server.xack(stream, GROUP, entry_id)
 

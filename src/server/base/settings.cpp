@@ -19,7 +19,6 @@ int setting_max_in_flight = 40000;
 int setting_max_in_flight_memory = 32 * 1024;
 int setting_notice_after = 5 * 60;
 int setting_poll_interval = 5000;
-int setting_processed_retention = 7 * 24 * 60 * 60;
 int setting_retention = 0;
 int setting_dedup_window = 24 * 60 * 60;
 int setting_max_attempts = 0;
@@ -123,15 +122,6 @@ void settings_define(void) {
       "A commit wakes the worker at once. This setting is for events that no commit can announce, such as those of "
       "prepared transactions. Unit: milliseconds. Default: 5s. Range: 100ms to 1h.",
       &setting_poll_interval, 5000, 100, 60 * 60 * 1000, PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
-
-  DefineCustomIntVariable("outbox.processed_retention", "How long outbox.mark_processed() remembers an event.",
-                          "The time counts from the time in the event's id or, for an id without a time, from the "
-                          "processing. An older event is refused, because it would count as new again. Processed "
-                          "events are dropped by the day, below 2d by the hour. The worker drops them by its own "
-                          "value; an event that it has dropped is refused too. Unit: seconds. Default: 7d. Range: "
-                          "1h to 3650d.",
-                          &setting_processed_retention, 7 * 24 * 60 * 60, 60 * 60, TEN_YEARS_S, PGC_SUSET, GUC_UNIT_S,
-                          NULL, NULL, NULL);
 
   DefineCustomIntVariable(
       "outbox.retention", "How long delivered events are kept.",

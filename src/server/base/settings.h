@@ -11,7 +11,6 @@ extern int setting_max_in_flight;
 extern int setting_max_in_flight_memory; /* kB */
 extern int setting_notice_after;         /* s */
 extern int setting_poll_interval;        /* ms */
-extern int setting_processed_retention;  /* s */
 extern int setting_retention;            /* s */
 extern int setting_dedup_window;         /* s */
 extern int setting_max_attempts;         /* 0 = the sink kind's own */

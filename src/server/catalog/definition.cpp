@@ -35,9 +35,6 @@ static const DefinedTable TABLES[] = {
     {"outbox", "leases",
      "server oid, ordered boolean, key_hash bigint, single bigint, token uuid, lease_until timestamp with time zone, "
      "overtaken_by bigint, ids uuid[], positions bigint[]"},
-    {"outbox", "processed_events",
-     "event_id uuid, handler text \"C\", id_time timestamp with time zone, processed_at timestamp with time zone"},
-    {"outbox", "processed_events_other", NULL},
     {"outbox_internal", "dedup", "dedup_key text \"C\", event_id uuid, created_at timestamp with time zone"},
     {"outbox_internal", "rescan_queue", "position bigint, xact xid8"},
     {"outbox_internal", "failing_sinks",
@@ -59,7 +56,6 @@ static const DefinedTable TABLES[] = {
      "event bigint, delivered bigint"},
     {"outbox_internal", "dropped_sinks",
      "name text \"C\", kind text, options text[], dropped_at timestamp with time zone, dropped_by text"},
-    {"outbox_internal", "processed_dropped", NULL},
 };
 
 static const char *const INDEXES[] = {
@@ -85,7 +81,6 @@ static const char *const INDEXES[] = {
     "failed_attempts_event",
     "failed_attempts_key",
     "conditions_pkey",
-    "processed_events_other_pkey",
 };
 
 static const DefinedTable *find_table(const char *schema, const char *name) {

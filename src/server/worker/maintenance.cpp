@@ -44,10 +44,11 @@ typedef struct Expiry {
   Moment at;
 } Expiry;
 
+static const int INBOX_WINDOW_S = 60 * 60; /* the shortest retention of outbox_inbox */
+
 enum { EXPIRY_BLOCKS = 256 }; /* of 8 kB: about 20,000 dedup keys; deleting all of them takes 20 ms */
-static Expiry expiries[] = {
-    {"SELECT outbox_internal.expire_dedup(%lld, %d)", &setting_dedup_window, 0, MOMENT_NONE},
-    {"SELECT outbox_internal.expire_processed(%lld, %d)", &setting_processed_retention, 0, MOMENT_NONE}};
+static Expiry expiries[] = {{"SELECT outbox_internal.expire_dedup(%lld, %d)", &setting_dedup_window, 0, MOMENT_NONE},
+                            {"SELECT outbox_internal.maintain_inbox(%lld, %d)", &INBOX_WINDOW_S, 0, MOMENT_NONE}};
 static const int EXPIRY_PAUSE_MIN_MS = 200;
 static const int EXPIRY_ROUND_MIN_MS = 2 * 1000;
 

@@ -32,7 +32,7 @@ public class Shipping {
     @Transactional
     public void ship(ConsumerRecord<String, String> record) throws JsonProcessingException {
         UUID event = UUID.fromString(new String(record.headers().lastHeader("id").value(), StandardCharsets.US_ASCII));
-        if (jdbc.queryForObject("SELECT outbox.mark_processed(?, 'shipping')", Boolean.class, event)) {
+        if (jdbc.queryForObject("SELECT outbox_inbox.mark_processed(?, 'shipping')", Boolean.class, event)) {
             OrderPlaced order = json.readValue(record.value(), OrderPlaced.class);
             jdbc.update("INSERT INTO shipments (order_id, customer, total) VALUES (?, ?, ?)", order.id(), order.customer(), order.total());
         }
