@@ -269,9 +269,11 @@ release: ## all of a release in build/release, built in fresh systems, as root; 
 	packaging/release
 
 ##@ Documentation and style
-.PHONY: docs docs-site diagrams plots dashboard lint format
+.PHONY: docs surface docs-site diagrams plots dashboard lint format
 docs: ## docs/reference.md and docs/settings.md, from the code
 	test/docs/generate
+surface: ## test/docs/surface.txt, the list of what stays: docs/compatibility.md
+	test/docs/generate surface
 docs-site: ## docs/ as a site with search, in build/site; a broken link fails
 	packaging/site/build
 diagrams: ## of README.md, src/README.md and docs, from src/diagrams/*.dot

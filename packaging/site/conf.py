@@ -32,7 +32,7 @@ NAVIGATION = {
     "Sinks": f"docs/sinks docs/kafka docs/webhooks docs/recipes docs/manual {KINDS} sinks/new-sink",
     "Operate": "docs/operations docs/monitoring docs/retention docs/scaling docs/backup-and-upgrade docs/security docs/patroni docs/cloudnativepg"
                " docs/managed",
-    "Reference": "docs/settings docs/reference docs/kafka-reference docs/webhooks-reference CHANGELOG",
+    "Reference": "docs/compatibility docs/settings docs/reference docs/kafka-reference docs/webhooks-reference CHANGELOG",
     "Why to trust it": "docs/promises docs/why-trust-it docs/performance bench/README conformance/README docs/faq src/README test/README CONTRIBUTING SECURITY",
 }
 BELOW = {"examples/README": "spring-boot/README go-pgx/README sqlalchemy/README django/README prisma/README ef-core/README", "src/README": "extension/README",

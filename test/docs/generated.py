@@ -1,10 +1,13 @@
-"""Writes the pages that are generated from the source: `make docs`."""
+"""Writes the pages that are generated from the source: `make docs`. With the argument "surface", test/docs/surface.txt alone: `make surface`."""
+
+import sys
 
 import doctor
 import kafka_errors
 import option_tables
 import reference
 import settings
+import surface
 from outbox_rig import Rig
 
 PAGES = (settings, reference, doctor, kafka_errors, *option_tables.PAGES)
@@ -13,6 +16,9 @@ if __name__ == "__main__":
     with Rig("docs") as rig, rig.postgres().connect() as connection:
         connection.execute("CREATE EXTENSION outbox")
         connection.execute("CREATE EXTENSION outbox_inbox")
-        for page in PAGES:
-            page.PAGE.write_text(page.made(connection))
-            print(f"{page.PAGE} is as the server tells")
+        if sys.argv[1:] == ["surface"]:
+            surface.write(connection)
+        else:
+            for page in PAGES:
+                page.PAGE.write_text(page.made(connection))
+                print(f"{page.PAGE} is as the server tells")
