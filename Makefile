@@ -1,13 +1,14 @@
-# The extensions outbox and outbox_inbox, by PGXS; then the targets of those who change it. make help lists what one runs.
+# The extensions outbox, outbox_inbox and outbox_manual, by PGXS; then the targets of those who change it. make help lists what one runs.
 
-EXTENSION = outbox outbox_inbox
+EXTENSION = outbox outbox_inbox outbox_manual
 OUTBOX_VERSION = $(shell sed -n "s/^default_version = '\(.*\)'/\1/p" outbox.control)
 INBOX_VERSION = $(shell sed -n "s/^default_version = '\(.*\)'/\1/p" outbox_inbox.control)
+MANUAL_VERSION = $(shell sed -n "s/^default_version = '\(.*\)'/\1/p" outbox_manual.control)
 MODULE_big = outbox
 # An upgrade script is before.sql, all parts of the install script, and after.sql: src/extension/README.md.
 UPGRADES = $(notdir $(wildcard src/extension/upgrade/*--$(OUTBOX_VERSION)))
 DATA = $(sort $(wildcard src/extension/versions/*.sql src/extension/versions/*.control))
-DATA_built = outbox--$(OUTBOX_VERSION).sql $(UPGRADES:%=outbox--%.sql) outbox_inbox--$(INBOX_VERSION).sql outbox_inbox.sql
+DATA_built = outbox--$(OUTBOX_VERSION).sql $(UPGRADES:%=outbox--%.sql) outbox_inbox--$(INBOX_VERSION).sql outbox_inbox.sql outbox_manual--$(MANUAL_VERSION).sql
 
 SERVER_SOURCES = $(sort $(shell find src/server -name '*.cpp'))
 DISPATCH_SOURCES = $(sort $(shell find src/dispatch -name '*.cpp'))
@@ -122,6 +123,8 @@ make_script = { printf '\\echo Use "%s" to load this file. \\quit\n' '$(1)'; \
   sed -e 's/@VERSION@/$(OUTBOX_VERSION)/g' -e "s/@READS_BY_INDEX@/`$(reads_by_index)`/" $(filter %.sql,$^); } > $@.part && mv $@.part $@
 outbox--$(OUTBOX_VERSION).sql: $(SCRIPT_PARTS) $(PLANS)
 	@$(call make_script,CREATE EXTENSION outbox)
+outbox_manual--$(MANUAL_VERSION).sql: $(sort $(wildcard src/extension/manual/*.sql)) $(PLANS)
+	@$(call make_script,CREATE EXTENSION outbox_manual)
 $(UPGRADES:%=outbox--%.sql): outbox--%.sql: src/extension/upgrade/$$*/before.sql $(SCRIPT_PARTS) src/extension/upgrade/$$*/after.sql $(PLANS)
 	@$(call make_script,ALTER EXTENSION outbox UPDATE)
 

@@ -45,7 +45,7 @@ def drain(db: Database, step) -> float:
 
 def rates(db: Database, events: int, rounds: int) -> tuple[float, float]:
     db.sql(TABLE)
-    db.sql("CREATE SERVER mine FOREIGN DATA WRAPPER outbox_manual")
+    db.sql("CREATE EXTENSION IF NOT EXISTS outbox_manual; CREATE SERVER mine FOREIGN DATA WRAPPER outbox_manual")
     columns = "aggregate_type, aggregate_id, event_type, payload"
     found: dict[str, list[float]] = {"outbox": [], "outbox.events": []}
     for _ in range(rounds):

@@ -1,6 +1,7 @@
 -- Everything that the extension makes says what it is.
 SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS outbox;
+CREATE EXTENSION IF NOT EXISTS outbox_manual;
 RESET client_min_messages;
 
 CREATE VIEW pg_temp.members AS

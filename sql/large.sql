@@ -1,6 +1,7 @@
 -- The size of an event is that of what is sent, however small it is stored: 1e131071 has 12 bytes in the table, and 131,072 digits.
 SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS outbox;
+CREATE EXTENSION IF NOT EXISTS outbox_manual;
 RESET client_min_messages;
 TRUNCATE outbox.events, outbox_internal.dedup, outbox_internal.rescan_queue;
 BEGIN;

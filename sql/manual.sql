@@ -1,6 +1,7 @@
 -- Sinks whose events a program of the team's own claims: what the functions say, order, retries, dead letters. At once: test/isolation, test/operate.
 SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS outbox;
+CREATE EXTENSION IF NOT EXISTS outbox_manual;
 RESET client_min_messages;
 \set SHOW_CONTEXT never
 \set VERBOSITY default

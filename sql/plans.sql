@@ -2,6 +2,7 @@
 -- whatever statistics and the session's own settings say.
 SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS outbox;
+CREATE EXTENSION IF NOT EXISTS outbox_manual;
 RESET client_min_messages;
 
 CREATE TEMPORARY VIEW readers AS

@@ -1,6 +1,7 @@
 -- What everybody may run, and with whose names and rights.
 SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS outbox;
+CREATE EXTENSION IF NOT EXISTS outbox_manual;
 RESET client_min_messages;
 
 CREATE VIEW pg_temp.functions AS SELECT p.* FROM pg_proc AS p WHERE p.pronamespace IN ('outbox'::regnamespace, 'outbox_internal'::regnamespace);

@@ -1,6 +1,6 @@
 -- A sink is a foreign server of one of these wrappers. They have no handler: the worker delivers to them, and no
--- query reads through them. Each kind of sink has a library of its own, with its validator, <kind>_validator; the
--- kind manual, whose events no worker sends, is in the library of outbox itself.
+-- query reads through them. Each kind of sink has a library of its own, with its validator, <kind>_validator; that of
+-- the kind manual, whose events no worker sends, is in the library of outbox itself (manual/).
 
 CREATE OR REPLACE FUNCTION outbox_internal.kafka_validator(options text[], catalog oid) RETURNS void
 LANGUAGE c STRICT SET search_path = pg_catalog, pg_temp
@@ -14,12 +14,6 @@ AS '$libdir/outbox_webhook', 'outbox_kind_validator';
 COMMENT ON FUNCTION outbox_internal.webhook_validator(text[], oid) IS
   'Checks the options of servers and user mappings of outbox_webhook when the DDL runs.';
 
-CREATE OR REPLACE FUNCTION outbox_internal.manual_validator(options text[], catalog oid) RETURNS void
-LANGUAGE c STRICT SET search_path = pg_catalog, pg_temp
-AS 'MODULE_PATHNAME', 'outbox_validator';
-COMMENT ON FUNCTION outbox_internal.manual_validator(text[], oid) IS
-  'Checks the options of servers and user mappings of outbox_manual when the DDL runs.';
-
 DO $$
 BEGIN
   IF NOT EXISTS (SELECT FROM pg_catalog.pg_foreign_data_wrapper WHERE fdwname = 'outbox_kafka') THEN
@@ -27,9 +21,6 @@ BEGIN
   END IF;
   IF NOT EXISTS (SELECT FROM pg_catalog.pg_foreign_data_wrapper WHERE fdwname = 'outbox_webhook') THEN
     CREATE FOREIGN DATA WRAPPER outbox_webhook NO HANDLER VALIDATOR outbox_internal.webhook_validator;
-  END IF;
-  IF NOT EXISTS (SELECT FROM pg_catalog.pg_foreign_data_wrapper WHERE fdwname = 'outbox_manual') THEN
-    CREATE FOREIGN DATA WRAPPER outbox_manual NO HANDLER VALIDATOR outbox_internal.manual_validator;
   END IF;
 END
 $$;
@@ -41,11 +32,6 @@ COMMENT ON FOREIGN DATA WRAPPER outbox_webhook IS
   'Sinks that are HTTP endpoints: CREATE SERVER name FOREIGN DATA WRAPPER outbox_webhook OPTIONS (url '
   '''https://example.com/hooks''), and CREATE USER MAPPING FOR PUBLIC with the secret. USAGE on this wrapper lets a '
   'role make sinks that receive every event.';
-
-COMMENT ON FOREIGN DATA WRAPPER outbox_manual IS
-  'Sinks whose events your own program claims, with outbox.claim(), outbox.ack() and outbox.nack(): CREATE SERVER '
-  'name FOREIGN DATA WRAPPER outbox_manual OPTIONS (events ''order.*''). No worker delivers them. USAGE on this '
-  'wrapper lets a role make sinks that take every event.';
 
 CREATE OR REPLACE VIEW outbox_internal.wrappers AS
   SELECT w.oid, w.fdwname AS name, pg_catalog.substr(w.fdwname, 8) AS kind

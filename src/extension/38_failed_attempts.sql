@@ -150,3 +150,32 @@ $$;
 COMMENT ON FUNCTION outbox_internal.expire_failures() IS
   'Part of outbox.run_maintenance(): empties the tables of today''s and tomorrow''s failed attempts, if they have '
   'those of a week ago.';
+
+CREATE OR REPLACE FUNCTION outbox_internal.error_text(error text) RETURNS text
+LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'outbox_error_text';
+COMMENT ON FUNCTION outbox_internal.error_text(text) IS
+  'The text as last_error keeps it: of more than 8192 bytes, the beginning, marked with [cut].';
+
+-- Not an UPDATE of status: one concurrent move to another partition makes the SKIP LOCKED of all other sessions fail.
+CREATE OR REPLACE FUNCTION outbox_internal.move_to_failed(
+  event bigint, attempts integer, error text, failed_at timestamptz, overtaken_by bigint
+) RETURNS void
+LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+@READS_BY_INDEX@
+AS $$
+  WITH gone AS (DELETE FROM outbox.events_pending AS e WHERE e.position = event RETURNING e.*)
+  INSERT INTO outbox.events (
+    id, aggregate_type, aggregate_id, event_type, payload, payload_bytes, content_type, headers,
+    partition_key, dedup_key, seq, created_at, available_at, position, sink, xact, origin, application,
+    overtaken_by, attempts, last_error, last_attempt_at, status)
+  SELECT
+    g.id, g.aggregate_type, g.aggregate_id, g.event_type, g.payload, g.payload_bytes, g.content_type, g.headers,
+    g.partition_key, g.dedup_key, g.seq, g.created_at, g.available_at, g.position, g.sink, g.xact, g.origin,
+    g.application, move_to_failed.overtaken_by, move_to_failed.attempts, outbox_internal.error_text(error), failed_at,
+    'FAILED'
+  FROM gone AS g
+$$;
+COMMENT ON FUNCTION outbox_internal.move_to_failed(bigint, integer, text, timestamptz, bigint) IS
+  'Part of outbox.nack() and of routing: makes a pending event a dead letter.';

@@ -16,6 +16,7 @@ if __name__ == "__main__":
     with Rig("docs") as rig, rig.postgres().connect() as connection:
         connection.execute("CREATE EXTENSION outbox")
         connection.execute("CREATE EXTENSION outbox_inbox")
+        connection.execute("CREATE EXTENSION outbox_manual")
         if sys.argv[1:] == ["surface"]:
             surface.write(connection)
         else:

@@ -11,7 +11,7 @@ SIZES = {"kB": 1, "MB": 1024, "GB": 1024 ** 2, "TB": 1024 ** 3}
 
 @pytest.mark.parametrize("page", generated.PAGES, ids=lambda page: page.PAGE.stem)
 def test_a_page_is_up_to_date(db, page):
-    db.sql("CREATE EXTENSION IF NOT EXISTS outbox_inbox")
+    db.sql("CREATE EXTENSION IF NOT EXISTS outbox_inbox; CREATE EXTENSION IF NOT EXISTS outbox_manual")
     with db.connect() as connection:
         assert page.PAGE.read_text() == page.made(connection), "run make docs"
 

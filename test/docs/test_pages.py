@@ -15,6 +15,7 @@ ROLES = ("app", "operator")
 # Objects that a page needs in its database and does not create itself.
 FOUND = {
     "CREATE EXTENSION": "CREATE EXTENSION outbox",
+    "CREATE EXTENSION outbox_manual": "CREATE EXTENSION outbox_manual",
     "CREATE SERVER main": "CREATE SERVER main FOREIGN DATA WRAPPER outbox_kafka OPTIONS (bootstrap_servers 'localhost:9092')",
     "CREATE SERVER crm": "CREATE SERVER crm FOREIGN DATA WRAPPER outbox_webhook OPTIONS (url 'https://crm.example/hooks', events 'order.*');"
                          f" CREATE USER MAPPING FOR PUBLIC SERVER crm OPTIONS (secret '{SECRET}')",
@@ -59,7 +60,7 @@ def database(pg, kafka, page: str) -> str:
     with pg.connect(name) as connection:
         makes = [made for made in FOUND if re.search(rf"^\s*{made}\b(?! outbox_)", page, re.MULTILINE)]
         for made, statement in FOUND.items():
-            if made not in makes and not ("SERVER" in made and "CREATE EXTENSION" in makes):
+            if made not in makes and not (re.search("SERVER|EXTENSION", made) and "CREATE EXTENSION" in makes):
                 connection.execute(statement.replace("localhost:9092", kafka.bootstrap))
     return pg.dsn(name)
 

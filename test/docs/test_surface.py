@@ -6,7 +6,7 @@ import surface
 
 @pytest.mark.parametrize("group", surface.GROUPS, ids=lambda group: group.__name__)
 def test_what_is_kept_is_there(db, group):
-    db.sql("CREATE EXTENSION IF NOT EXISTS outbox_inbox")
+    db.sql("CREATE EXTENSION IF NOT EXISTS outbox_inbox; CREATE EXTENSION IF NOT EXISTS outbox_manual")
     kept = set(surface.kept()[group.__name__])
     with db.connect() as connection:
         there = set(surface.made(connection, group))

@@ -456,7 +456,7 @@ def test_redrive_many(db, endpoint):
 
 def test_redrive_finds_each_event_by_an_index(db):
     """Its statements are planned while no event is pending, and the plan serves for all events of the session."""
-    db.sql("CREATE SERVER mine FOREIGN DATA WRAPPER outbox_manual")
+    db.sql("CREATE EXTENSION IF NOT EXISTS outbox_manual; CREATE SERVER mine FOREIGN DATA WRAPPER outbox_manual")
     db.sql("VACUUM outbox.events_pending")
     db.sql("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, sink, status, attempts, last_error, last_attempt_at)"
            " SELECT 'Order', n, 'e', 'mine', 'FAILED', 3, 'no', now() FROM generate_series(1, 500) n")

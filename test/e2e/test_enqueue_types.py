@@ -135,7 +135,7 @@ def test_an_event_without_a_key_says_so(db):
             with pytest.raises(psycopg.errors.NotNullViolation) as refused:
                 db.sql(statement)
             assert "such as" in refused.value.diag.message_hint
-    db.sql("CREATE SERVER one FOREIGN DATA WRAPPER outbox_manual; CREATE SERVER two FOREIGN DATA WRAPPER outbox_manual")
+    db.sql("CREATE EXTENSION IF NOT EXISTS outbox_manual; CREATE SERVER one FOREIGN DATA WRAPPER outbox_manual; CREATE SERVER two FOREIGN DATA WRAPPER outbox_manual")
     db.sql("SELECT outbox.enqueue('Order', NULL, 'x', '{}', partition_key => ''), outbox.enqueue('Order', 1, 'x', '{}', partition_key => ''), outbox.enqueue('Order', NULL, 'x', '{}', partition_key => 'a')")
     db.sql("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, partition_key) VALUES ('Order', '1', 'x', ''), ('Order', '1', 'x', NULL), ('Order', NULL, 'x', NULL)")
     assert db.sql("SELECT aggregate_id, partition_key FROM outbox.events WHERE sink = 'two' ORDER BY position") == [

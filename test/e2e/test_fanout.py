@@ -84,7 +84,7 @@ def test_order_across_the_making_of_a_sink(db, kafka, consume, aggregate):
 def test_one_transaction_reads_no_table_as_a_whole(db, search_path):
     """For each of its events: with ids of the writer's own and with dedup keys that are known. The tables are empty when
     it begins, and the search_path changes after its first event, so that each statement is planned again."""
-    db.sql("CREATE SERVER a FOREIGN DATA WRAPPER outbox_manual; CREATE SERVER b FOREIGN DATA WRAPPER outbox_manual; CREATE SCHEMA another")
+    db.sql("CREATE EXTENSION IF NOT EXISTS outbox_manual; CREATE SERVER a FOREIGN DATA WRAPPER outbox_manual; CREATE SERVER b FOREIGN DATA WRAPPER outbox_manual; CREATE SCHEMA another")
     db.sql("VACUUM outbox.events_pending, outbox_internal.dedup")
     with db.connect(autocommit=False) as session:
         for n in range(10):

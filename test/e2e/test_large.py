@@ -62,7 +62,7 @@ def test_rows_that_no_process_could_render_are_dead_letters(db, receiver):
 
 
 def test_rows_that_no_session_could_render_do_not_stop_a_claim(db):
-    db.sql("CREATE SERVER own FOREIGN DATA WRAPPER outbox_manual")
+    db.sql("CREATE EXTENSION IF NOT EXISTS outbox_manual; CREATE SERVER own FOREIGN DATA WRAPPER outbox_manual")
     for key, (column, value) in ODD.items():
         restore(db, key, column, value, "'own'")
         db.enqueue("Order", key, payload=f'"{key}"')

@@ -150,6 +150,7 @@ def test_who_may_only_create_sinks_takes_no_backlog(db, receiver):
     sink_at(db, receiver, "crm", "/old", events="none")
     db.sql("SELECT outbox.pause('crm')")
     enqueue(db, 1, "crm")
+    db.sql("CREATE EXTENSION outbox_manual")
     run(db, "ALTER SERVER crm RENAME TO crm_v1", "CREATE ROLE outbox_rename_maker", "GRANT USAGE ON FOREIGN DATA WRAPPER outbox_manual TO outbox_rename_maker",
            "GRANT USAGE ON SCHEMA outbox TO outbox_rename_maker", "GRANT EXECUTE ON FUNCTION outbox.claim TO outbox_rename_maker")
     try:
@@ -264,7 +265,7 @@ def test_nobody_waits_for_as_long_as_a_rename_does(db, receiver):
 def test_a_name_means_its_owner_until_the_swap_is_committed(db, receiver, statement):
     """A session may do there what its rights on that server say. Its event stays with that server."""
     for name in ("mine", "crm"):
-        db.sql(f"CREATE SERVER {name} FOREIGN DATA WRAPPER outbox_manual OPTIONS (events 'none')")
+        db.sql(f"CREATE EXTENSION IF NOT EXISTS outbox_manual; CREATE SERVER {name} FOREIGN DATA WRAPPER outbox_manual OPTIONS (events 'none')")
     run(db, "CREATE ROLE outbox_rename_user LOGIN", "GRANT USAGE ON SCHEMA outbox TO outbox_rename_user", "GRANT INSERT ON outbox.events TO outbox_rename_user",
            "GRANT USAGE ON FOREIGN SERVER crm TO outbox_rename_user",
            "GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA outbox TO outbox_rename_user")
@@ -379,7 +380,7 @@ def test_an_open_rename_stops_nobody(db, receiver, other):
         with pytest.raises(psycopg.errors.FeatureNotSupported, match="cannot PREPARE a transaction that has renamed a sink"):
             session.execute("PREPARE TRANSACTION 'outbox_rename'")
         session.rollback()
-        db.sql("CREATE SERVER lost FOREIGN DATA WRAPPER outbox_manual OPTIONS (events 'none')")
+        db.sql("CREATE EXTENSION IF NOT EXISTS outbox_manual; CREATE SERVER lost FOREIGN DATA WRAPPER outbox_manual OPTIONS (events 'none')")
         db.sql("SELECT outbox.enqueue('Order', 'k', 'e', '1', sink => 'lost')")
         db.sql("DROP SERVER lost")
         session.execute("SAVEPOINT one")
@@ -398,7 +399,7 @@ def test_an_open_rename_stops_nobody(db, receiver, other):
 
 def test_a_rename_gives_up_when_a_row_is_locked(db):
     """At the statement, and at the commit, where the row was added meanwhile."""
-    db.sql("CREATE SERVER crm FOREIGN DATA WRAPPER outbox_manual")
+    db.sql("CREATE EXTENSION IF NOT EXISTS outbox_manual; CREATE SERVER crm FOREIGN DATA WRAPPER outbox_manual")
     for first in (True, False):
         with db.connect(autocommit=False) as person, db.connect(autocommit=False) as session:
             session.execute("SET lock_timeout = '50ms'")
@@ -468,7 +469,7 @@ def test_a_rename_that_is_rolled_back_changes_nothing(db, receiver):
 
 def test_a_claim_goes_on_after_a_rename(db):
     """Its lease names the server, and its events have the new name."""
-    db.sql("CREATE SERVER mine FOREIGN DATA WRAPPER outbox_manual OPTIONS (retry '0s*3', on_dead_letter 'block')")
+    db.sql("CREATE EXTENSION IF NOT EXISTS outbox_manual; CREATE SERVER mine FOREIGN DATA WRAPPER outbox_manual OPTIONS (retry '0s*3', on_dead_letter 'block')")
     for n in range(3):
         enqueue(db, n)
     [(token, first), (_, second), _] = db.sql("SELECT token, id FROM outbox.claim('mine', 3, '1 hour')")

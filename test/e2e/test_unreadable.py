@@ -160,6 +160,7 @@ def test_events_that_wait_for_a_sink_are_routed_past_one_that_cannot_be_read(db,
         db.sql("SELECT outbox.enqueue('Order', 'a', 'x', %s::jsonb, headers => '{\"h\": \"1\"}')", json.dumps({"n": n}))
     with db.connect() as session, session.transaction():
         for name, options in {"one": "aggregates 'Copied'", "two": "aggregates 'Copied'"}.items():
+            session.execute("CREATE EXTENSION IF NOT EXISTS outbox_manual")
             session.execute(f"CREATE SERVER {name} FOREIGN DATA WRAPPER outbox_manual OPTIONS ({options})")
     db.webhook_sink("crm", receiver, SECRET, match='{"h": "1"}', aggregates="Order")
     wait_until(lambda: [d.json()["data"]["n"] for d in receiver.accepted()] == [1, 2], 20, "the other events")

@@ -62,7 +62,7 @@ def test_a_trigger_makes_an_event_due_whose_failure_the_same_transaction_records
 def test_a_trigger_in_ack_makes_another_event_due(db, receiver):
     """outbox.ack() and nack() run as the owner: what a trigger changes there is read by the worker of another sink."""
     db.webhook_sink("crm", receiver, SECRET, aggregates="Order")
-    db.sql("CREATE SERVER hand FOREIGN DATA WRAPPER outbox_manual OPTIONS (aggregates 'Manual')")
+    db.sql("CREATE EXTENSION IF NOT EXISTS outbox_manual; CREATE SERVER hand FOREIGN DATA WRAPPER outbox_manual OPTIONS (aggregates 'Manual')")
     db.sql(FREE.format(when="OLD.event_type = 'first'", row="OLD", event="DELETE", table="outbox.events_pending"))
     db.enqueue("Order", "1", "last", available_at="2100-01-01")
     db.enqueue("Order", "2", "before")
@@ -81,7 +81,7 @@ def test_a_trigger_in_routing_makes_another_event_due(db, receiver):
     db.enqueue("Order", "2", "before")
     wait_until(lambda: got(receiver) == ["before"], 20, "an event behind it")
     db.enqueue("Unrouted", "1", "first")
-    db.sql("CREATE SERVER hand FOREIGN DATA WRAPPER outbox_manual OPTIONS (aggregates 'Unrouted')")
+    db.sql("CREATE EXTENSION IF NOT EXISTS outbox_manual; CREATE SERVER hand FOREIGN DATA WRAPPER outbox_manual OPTIONS (aggregates 'Unrouted')")
     wait_until(lambda: "last" in got(receiver), 20, lambda: f"the event that is due since it was routed; got {got(receiver)}")
 
 
@@ -99,7 +99,7 @@ def test_a_trigger_in_a_recording_frees_no_dedup_key_of_the_server_but_that_of_a
 
 def test_a_trigger_after_an_insert_gives_no_warning(db):
     """enqueue() and the copies for further sinks insert without an SQL statement, which would close what triggers have opened."""
-    db.sql("""CREATE SERVER a FOREIGN DATA WRAPPER outbox_manual; CREATE SERVER b FOREIGN DATA WRAPPER outbox_manual;
+    db.sql("""CREATE EXTENSION IF NOT EXISTS outbox_manual; CREATE SERVER a FOREIGN DATA WRAPPER outbox_manual; CREATE SERVER b FOREIGN DATA WRAPPER outbox_manual;
               CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO public.noted VALUES (NEW.sink); RETURN NULL; END $$;
               CREATE TABLE public.noted (sink text); CREATE TRIGGER note AFTER INSERT ON outbox.events FOR EACH ROW EXECUTE FUNCTION note()""")
     said = []
@@ -126,7 +126,7 @@ AUDITED = """SELECT sink, partition_key, headers::text, EXISTS (SELECT FROM outb
 def test_an_event_of_a_trigger_that_runs_before_ours_is_enqueued_like_any_other(db, audit):
     """So is the event whose trigger enqueues it, for a role that has no right on the sinks."""
     with db.role("app") as app, db.connect() as session:
-        db.sql("CREATE SERVER a FOREIGN DATA WRAPPER outbox_manual; CREATE SERVER b FOREIGN DATA WRAPPER outbox_manual")
+        db.sql("CREATE EXTENSION IF NOT EXISTS outbox_manual; CREATE SERVER a FOREIGN DATA WRAPPER outbox_manual; CREATE SERVER b FOREIGN DATA WRAPPER outbox_manual")
         db.sql(AUDIT.format(when="BEFORE", of="NEW.sink IS NULL", audit=AUDITS[audit]))
         db.sql(f"GRANT USAGE ON SCHEMA outbox TO {app}; GRANT INSERT ON outbox.events TO {app}")
         session.execute(f"SET ROLE {app}")
@@ -139,7 +139,7 @@ def test_an_event_of_a_trigger_that_runs_before_ours_is_enqueued_like_any_other(
 @pytest.mark.parametrize("audit", AUDITS)
 @pytest.mark.parametrize("when", ["BEFORE", "AFTER"])
 def test_an_event_of_a_trigger_is_enqueued_while_events_are_sent_again(db, when, audit):
-    db.sql("""CREATE SERVER hand FOREIGN DATA WRAPPER outbox_manual OPTIONS (aggregates 'Order', retention '1d');
+    db.sql("""CREATE EXTENSION IF NOT EXISTS outbox_manual; CREATE SERVER hand FOREIGN DATA WRAPPER outbox_manual OPTIONS (aggregates 'Order', retention '1d');
               CREATE SERVER audits FOREIGN DATA WRAPPER outbox_manual OPTIONS (aggregates 'Audit')""")
     event = db.enqueue("Order", "1")
 

@@ -23,7 +23,7 @@ class World:
     def __init__(self, pg, receiver: Receiver):
         self.db = Database(pg, "model")
         self.db.create()
-        self.db.sql("CREATE EXTENSION outbox_inbox")
+        self.db.sql("CREATE EXTENSION outbox_inbox; CREATE EXTENSION outbox_manual")
         self.receiver = receiver
         self.bad: set[str] = set()
         receiver.mode = lambda delivery: status(400) if delivery.id in self.bad else OK

@@ -358,7 +358,7 @@ def test_a_key_that_a_dead_letter_holds(db, receiver):
 
 def test_a_dispatcher_that_is_missing_beside_a_dead_letter(db):
     """The row of the sink names the events that do not move first."""
-    db.sql("CREATE SERVER mine FOREIGN DATA WRAPPER outbox_manual")
+    db.sql("CREATE EXTENSION IF NOT EXISTS outbox_manual; CREATE SERVER mine FOREIGN DATA WRAPPER outbox_manual")
     db.sql("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, sink, status, attempts, last_error, last_attempt_at)"
            " VALUES ('Order', '1', 'e', 'mine', 'FAILED', 3, 'no', now())")
     state, detail, hint = db.doctor("sink mine")

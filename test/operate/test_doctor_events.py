@@ -67,7 +67,7 @@ def test_a_lost_sink(db, other, receiver):
 
 def test_a_lost_sink_whose_events_wait_in_another_sink_too(db):
     """The statement of the hint gives the others to that sink."""
-    db.sql("CREATE SERVER crm FOREIGN DATA WRAPPER outbox_manual OPTIONS (events '*')")
+    db.sql("CREATE EXTENSION IF NOT EXISTS outbox_manual; CREATE SERVER crm FOREIGN DATA WRAPPER outbox_manual OPTIONS (events '*')")
     alone = db.enqueue("Order", "1")
     db.sql("CREATE SERVER other FOREIGN DATA WRAPPER outbox_manual OPTIONS (events '*')")
     both = db.enqueue("Order", "1")

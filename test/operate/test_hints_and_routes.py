@@ -35,7 +35,7 @@ def seven(db, rig, kafka):
             db.webhook_sink(f"tenant {tenant}", NOWHERE, events="order.*", match=json.dumps({"tenant": tenant}))
         db.kafka_sink("lake", kafka, events="invoice.paid")
         db.webhook_sink("orders", refuses, events="order.*", max_attempts="1", on_dead_letter="block")
-        db.sql("CREATE SERVER mail FOREIGN DATA WRAPPER outbox_manual OPTIONS (events 'mail.*')")
+        db.sql("CREATE EXTENSION IF NOT EXISTS outbox_manual; CREATE SERVER mail FOREIGN DATA WRAPPER outbox_manual OPTIONS (events 'mail.*')")
         db.webhook_sink("lost", NOWHERE, events="lost")
         db.sql("SELECT outbox.pause('archive')")
         db.sql("INSERT INTO outbox.stopped_sinks (sink, state, reason) VALUES ('tenant 43', 'disabled', '410')")

@@ -16,6 +16,11 @@ from outbox_rig import wait_until
 DISPATCHER = Path(__file__).with_name("manual_dispatcher.py")
 
 
+@pytest.fixture(autouse=True)
+def extension(db):
+    db.sql("CREATE EXTENSION outbox_manual")
+
+
 def manual_sink(db, name: str = "mine", **options: str) -> None:
     given = ", ".join(f"{key} '{value}'" for key, value in options.items())
     db.sql(f"CREATE SERVER {name} FOREIGN DATA WRAPPER outbox_manual OPTIONS ({given})")
@@ -277,3 +282,42 @@ def test_an_acknowledged_event_is_deleted_where_its_day_was_detached(db):
     db.enqueue("Order", "2")
     assert db.value("SELECT outbox.ack(token) FROM outbox.claim('mine')") == 1
     assert db.sql("SELECT aggregate_id FROM outbox.events WHERE status = 'SENT'") == [("2",)]
+
+
+def test_outbox_does_without_the_extension(db):
+    """What reads leases is outbox itself. The functions go, and come back, with the extension."""
+    manual_sink(db, retry="1s")
+    event = db.enqueue("Order", "1")
+    token = db.value("SELECT token FROM outbox.claim('mine')")
+    with pytest.raises(psycopg.errors.DependentObjectsStillExist):
+        db.sql("DROP EXTENSION outbox_manual")
+    db.sql("DROP EXTENSION outbox_manual CASCADE")
+    assert db.value("SELECT to_regproc('outbox.claim')") is None
+    assert db.value("SELECT count(*) FROM pg_proc WHERE pronamespace = 'outbox_internal'::regnamespace AND proname IN ('claim_for', 'ack_for', 'nack_for', 'manual_validator')") == 0
+    assert db.sql("SELECT name, state, pending FROM outbox.sinks") == [("mine", "dropped", 1)]
+    assert {status for (status,) in db.sql("SELECT status FROM outbox.doctor()")} <= {"ok", "warning", "error"}
+    db.sql("SELECT * FROM outbox.story(%s)", event)
+    db.sql("SELECT outbox.run_maintenance(), outbox.metrics()")
+    db.sql("CREATE EXTENSION outbox_manual")
+    manual_sink(db, retry="1s")
+    assert db.value("SELECT id::text FROM outbox.claim('mine')") == event
+    assert db.value("SELECT outbox.ack(%s)", token) == 0, "of the sink that was dropped"
+
+
+def test_the_owner_of_outbox_runs_the_functions(db):
+    """docs/security.md: outbox may belong to a role that is no superuser any more, and another role creates this extension."""
+    db.sql("DROP EXTENSION outbox CASCADE")
+    db.sql("CREATE ROLE mailer; CREATE ROLE outbox_owner SUPERUSER; SET ROLE outbox_owner; CREATE EXTENSION outbox; RESET ROLE; ALTER ROLE outbox_owner NOSUPERUSER")
+    try:
+        db.sql("CREATE EXTENSION outbox_manual")
+        manual_sink(db, retry="1s")
+        event = db.enqueue("Order", "1")
+        db.sql("GRANT USAGE ON SCHEMA outbox TO mailer; GRANT USAGE ON FOREIGN SERVER mine TO mailer; SET ROLE mailer")
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            db.sql("SELECT * FROM outbox.claim('mine')")
+        db.sql("RESET ROLE; GRANT EXECUTE ON FUNCTION outbox.claim, outbox.ack TO mailer; SET ROLE mailer")
+        assert [str(id) for (id,) in db.sql("SELECT id FROM outbox.claim('mine')")] == [event]
+        db.sql("RESET ROLE")
+        assert db.value("SELECT outbox.ack(token) FROM outbox.leases") == 1
+    finally:
+        db.sql("RESET ROLE; DROP EXTENSION outbox CASCADE; DROP OWNED BY mailer, outbox_owner; DROP ROLE mailer, outbox_owner; CREATE EXTENSION outbox")

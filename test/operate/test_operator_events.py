@@ -192,7 +192,7 @@ def test_a_channel_that_refuses_everything_after_a_while_has_not_recovered(db, o
 
 
 def test_only_sinks_that_name_them(db):
-    db.sql("CREATE SERVER every FOREIGN DATA WRAPPER outbox_manual")
+    db.sql("CREATE EXTENSION IF NOT EXISTS outbox_manual; CREATE SERVER every FOREIGN DATA WRAPPER outbox_manual")
     db.sql("CREATE SERVER named FOREIGN DATA WRAPPER outbox_manual OPTIONS (events 'order.*, outbox.sink.disabled')")
     db.enqueue("outbox.sink", "crm", "outbox.sink.disabled")
     assert db.sql("SELECT sink FROM outbox.events") == [("named",)]
@@ -202,7 +202,7 @@ def test_an_error_of_several_lines_and_an_event_that_is_refused(db, rig, ops, cr
     """Neither hides what happens to another sink. A sink that refuses an event takes it from no other channel."""
     picky = rig.receiver(secret=SECRET)
     db.webhook_sink("picky", picky.url + "/${header.tenant}", SECRET, events="outbox.*")
-    db.sql("CREATE SERVER tasks FOREIGN DATA WRAPPER outbox_manual OPTIONS (events 'task.*', max_attempts '1')")
+    db.sql("CREATE EXTENSION IF NOT EXISTS outbox_manual; CREATE SERVER tasks FOREIGN DATA WRAPPER outbox_manual OPTIONS (events 'task.*', max_attempts '1')")
     wait_until(lambda: db.value("SELECT count(*) FROM outbox_internal.conditions WHERE what = 'dead_letters'") == 4, 30, "a look")
     event = db.enqueue("Task", "1", "task.made")
     ((token,),) = db.sql("SELECT token FROM outbox.claim('tasks')")

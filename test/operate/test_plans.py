@@ -12,7 +12,7 @@ def fill(db) -> None:
     it, three keys have a dead letter in front, and a manual sink has as many failing events."""
     db.sql("ALTER TABLE outbox.events_pending SET (autovacuum_enabled = off); ALTER TABLE outbox.events_failed SET (autovacuum_enabled = off)")
     db.webhook_sink("crm", "https://localhost:1", events="order.*", on_dead_letter="block")
-    db.sql("CREATE SERVER mine FOREIGN DATA WRAPPER outbox_manual OPTIONS (events 'item.*')")
+    db.sql("CREATE EXTENSION IF NOT EXISTS outbox_manual; CREATE SERVER mine FOREIGN DATA WRAPPER outbox_manual OPTIONS (events 'item.*')")
     db.sql("SELECT outbox.pause('crm')")
     db.sql("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type) SELECT 'Order', 'healthy' || n, 'order.created' FROM generate_series(1, 2000) AS n")
     db.sql("ANALYZE outbox.events_pending, outbox.events_failed, outbox.leases, outbox_internal.failed_attempts")

@@ -126,7 +126,7 @@ def test_nothing_is_found_by_the_callers_search_path(trap, pg, receiver):
     db.webhook_sink("crm", receiver, SECRET, max_attempts="2", retry="20ms..50ms", retention="1d")
     db.webhook_sink("other", receiver, SECRET, events="nothing")
     db.sql(f"SELECT outbox.enqueue('Order', '1', 'x', '{{}}', id => {UUID.format(1)})")
-    db.sql("CREATE SERVER mine FOREIGN DATA WRAPPER outbox_manual OPTIONS (events 'mine', retention '1d')")
+    db.sql("CREATE EXTENSION IF NOT EXISTS outbox_manual; CREATE SERVER mine FOREIGN DATA WRAPPER outbox_manual OPTIONS (events 'mine', retention '1d')")
     db.sql("SELECT outbox.enqueue('Order', '3', 'mine', '{}', sink => 'mine')")
     wait_until(lambda: db.sink("dead") == (1,), 10, "a dead letter")
     db.sql(f"SELECT outbox.enqueue('Order', '2', 'x', '{{}}', '{{\"h\": \"1\"}}', dedup_key => 'known', available_at => '2030-01-01', id => {UUID.format(2)})")
@@ -146,7 +146,7 @@ def test_nothing_is_found_by_the_callers_search_path(trap, pg, receiver):
 
 def test_a_collation_of_the_callers_makes_no_two_sinks_equal(db):
     """A role that may create sinks renames its own, which another sink's events then do not follow."""
-    db.sql("CREATE SERVER crm FOREIGN DATA WRAPPER outbox_manual; GRANT USAGE ON FOREIGN DATA WRAPPER outbox_manual TO PUBLIC")
+    db.sql("CREATE EXTENSION IF NOT EXISTS outbox_manual; CREATE SERVER crm FOREIGN DATA WRAPPER outbox_manual; GRANT USAGE ON FOREIGN DATA WRAPPER outbox_manual TO PUBLIC")
     db.enqueue("Order", "1")
     with db.role("maker") as maker, db.connect() as session:
         db.sql(f"CREATE SCHEMA me AUTHORIZATION {maker}")

@@ -53,7 +53,7 @@ def test_a_failure_is_recorded_whatever_number_stands_there(db, receiver, attemp
 
 @pytest.mark.parametrize("attempts", [MOST, -MOST - 1])
 def test_nack_counts_whatever_number_stands_there(db, attempts):
-    db.sql("CREATE SERVER mine FOREIGN DATA WRAPPER outbox_manual OPTIONS (max_attempts '2', retry '0s')")
+    db.sql("CREATE EXTENSION IF NOT EXISTS outbox_manual; CREATE SERVER mine FOREIGN DATA WRAPPER outbox_manual OPTIONS (max_attempts '2', retry '0s')")
     db.sql(f"INSERT INTO outbox.events (aggregate_type, event_type, attempts) VALUES ('Order', 'x', {attempts})")
     ended = [db.value("SELECT outbox.nack(token, id, 'no') FROM outbox.claim('mine')") for _ in range(1 if attempts > 0 else 2)]
     assert ended[-1] == "FAILED"

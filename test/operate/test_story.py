@@ -172,7 +172,7 @@ def test_sent_again(db, receiver, keeps):
 
 
 def test_a_dead_letter_by_a_user(db):
-    db.sql("CREATE SERVER crm FOREIGN DATA WRAPPER outbox_manual")
+    db.sql("CREATE EXTENSION IF NOT EXISTS outbox_manual; CREATE SERVER crm FOREIGN DATA WRAPPER outbox_manual")
     event = db.enqueue("Order", "1")
     db.sql("UPDATE outbox.events SET status = 'FAILED' WHERE id = %s", event)
     assert story(db, event)[-1][1:] == ("dead letter", "after 0 attempts: a user set its status")
@@ -199,7 +199,7 @@ def test_waits_for_sessions_that_have_locked_its_row(db, pg, receiver):
 
 def test_a_sink_that_is_dropped_meanwhile(db):
     """The snapshot of the story still shows it, the catalog does not."""
-    db.sql("CREATE SERVER crm FOREIGN DATA WRAPPER outbox_manual; CREATE SERVER other FOREIGN DATA WRAPPER outbox_manual OPTIONS (events 'none')")
+    db.sql("CREATE EXTENSION IF NOT EXISTS outbox_manual; CREATE SERVER crm FOREIGN DATA WRAPPER outbox_manual; CREATE SERVER other FOREIGN DATA WRAPPER outbox_manual OPTIONS (events 'none')")
     event = db.enqueue("Order", "1")
     with db.connect(autocommit=False) as session:
         session.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
@@ -212,7 +212,7 @@ def test_a_sink_that_is_dropped_meanwhile(db):
 def test_a_delivered_event_of_which_no_row_is_kept(db, receiver):
     """Not "not routed": the sink takes it, and has delivered it."""
     db.webhook_sink("crm", receiver, SECRET, events="order.*")
-    db.sql("CREATE SERVER program FOREIGN DATA WRAPPER outbox_manual")
+    db.sql("CREATE EXTENSION IF NOT EXISTS outbox_manual; CREATE SERVER program FOREIGN DATA WRAPPER outbox_manual")
     event = db.enqueue("Order", "1", "order.paid")
     wait_until(lambda: [d.id for d in receiver.accepted()] == [event], 20, "delivery")
     wait_until(lambda: db.sql("SELECT sink FROM outbox.events") == [("program",)], 20, "the row to leave")
@@ -222,6 +222,7 @@ def test_a_delivered_event_of_which_no_row_is_kept(db, receiver):
 
 def test_a_sink_that_was_dropped(db):
     """Of an event that waits for it, and of later ones that no sink takes any more. A renamed or a new sink is no dropped one."""
+    db.sql("CREATE EXTENSION IF NOT EXISTS outbox_manual")
     db.sql("""CREATE SERVER invoices FOREIGN DATA WRAPPER outbox_manual OPTIONS (events 'order.*, invoice.*', match '{"tenant": "42"}')""")
     db.sql("ALTER SERVER invoices RENAME TO billing")
     before = db.enqueue("Order", "1", "order.paid", headers='{"tenant": 42}')
@@ -241,6 +242,7 @@ def test_a_sink_that_was_dropped(db):
 
 
 def test_the_dropped_sinks_that_are_known_are_few(db):
+    db.sql("CREATE EXTENSION outbox_manual")
     db.sql("DO $$ BEGIN FOR n IN 1..120 LOOP EXECUTE format('CREATE SERVER %I FOREIGN DATA WRAPPER outbox_manual; DROP SERVER %1$I', 's' || n); END LOOP; END $$")
     kept = [name for name, in db.sql("SELECT name FROM outbox_internal.dropped_sinks ORDER BY dropped_at")]
     assert kept == [f"s{n}" for n in range(21, 121)]
@@ -359,7 +361,7 @@ def test_kafka_acknowledges_by_partition_and_offset(db, kafka, aggregate, keeps)
 
 
 def test_a_program_that_claims(db):
-    db.sql("CREATE SERVER crm FOREIGN DATA WRAPPER outbox_manual OPTIONS (retry '1h')")
+    db.sql("CREATE EXTENSION IF NOT EXISTS outbox_manual; CREATE SERVER crm FOREIGN DATA WRAPPER outbox_manual OPTIONS (retry '1h')")
     event = db.enqueue("Order", "1")
     assert details(db, event, "waits") == ["for a program that claims it"]
     ((token,),) = db.sql("SELECT token FROM outbox.claim('crm')")
@@ -371,7 +373,7 @@ def test_a_program_that_claims(db):
 
 def test_a_program_waits_behind_an_event_of_the_key(db):
     """The story, the doctor and outbox.sinks say for which event a manual sink gives out nothing."""
-    db.sql("CREATE SERVER crm FOREIGN DATA WRAPPER outbox_manual OPTIONS (on_dead_letter 'block', max_attempts '2')")
+    db.sql("CREATE EXTENSION IF NOT EXISTS outbox_manual; CREATE SERVER crm FOREIGN DATA WRAPPER outbox_manual OPTIONS (on_dead_letter 'block', max_attempts '2')")
     first, second, third = db.enqueue("Order", "1"), db.enqueue("Order", "1"), db.enqueue("Order", "2")
     ((token,),) = db.sql("SELECT token FROM outbox.claim('crm', 1)")
     assert details(db, second, "waits")[0].startswith("for the program that has claimed other events of the same key until ")
@@ -395,7 +397,7 @@ def test_a_program_waits_behind_an_event_of_the_key(db):
 def test_a_program_waits_for_leases_of_another_order(db):
     """After ALTER SERVER ... ordered, outbox.claim() gives out nothing before the leases that it has given have
     ended."""
-    db.sql("CREATE SERVER crm FOREIGN DATA WRAPPER outbox_manual")
+    db.sql("CREATE EXTENSION IF NOT EXISTS outbox_manual; CREATE SERVER crm FOREIGN DATA WRAPPER outbox_manual")
     db.enqueue("Order", "1")
     ((token,),) = db.sql("SELECT token FROM outbox.claim('crm', lease => '1 day')")
     db.sql("ALTER SERVER crm OPTIONS (ADD ordered 'false')")
@@ -415,7 +417,7 @@ def test_a_program_waits_for_leases_of_another_order(db):
 
 
 def test_a_program_blocks_a_key(db, keeps):
-    db.sql("CREATE SERVER crm FOREIGN DATA WRAPPER outbox_manual")
+    db.sql("CREATE EXTENSION IF NOT EXISTS outbox_manual; CREATE SERVER crm FOREIGN DATA WRAPPER outbox_manual")
     first, second = db.enqueue("Order", "1"), db.enqueue("Order", "1")
     ((token,),) = db.sql("SELECT DISTINCT token FROM outbox.claim('crm')")
     db.sql("SELECT outbox.nack(%s, %s, 'no paper', retry_in => '100 ms')", token, first)

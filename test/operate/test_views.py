@@ -223,7 +223,7 @@ def test_no_sink_is_overlooked_among_very_many_rows(db, receiver):
 def test_very_many_failing_events_are_not_all_read(db):
     """The first ones are counted by the index, and the others are estimated."""
     make_large(db)
-    db.sql("CREATE SERVER crm FOREIGN DATA WRAPPER outbox_manual OPTIONS (events 'mine')")
+    db.sql("CREATE EXTENSION IF NOT EXISTS outbox_manual; CREATE SERVER crm FOREIGN DATA WRAPPER outbox_manual OPTIONS (events 'mine')")
     db.sql("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, sink, attempts, last_attempt_at, available_at, last_error, created_at)"
            " SELECT 'Order', n, 'mine', 'crm', 1, now(), now() + interval '1 hour', 'no', now() - interval '1 hour' FROM generate_series(1, 40000) AS n")
     with db._connected().transaction():

@@ -1,5 +1,5 @@
 /*
- * manual_sink.cpp: what the SQL of claim(), ack() and nack() (extension/37_manual.sql) asks about a sink of kind
+ * manual_sink.cpp: what the SQL of claim(), ack() and nack() (extension/manual/2_end.sql) asks about a sink of kind
  * outbox_manual: who may claim from it, its options, the size of an event, and the delay of a retry. The delivery
  * library knows the options and their defaults, and the catalog cache the sink: SQL would need a second copy of both.
  */

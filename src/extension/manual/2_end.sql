@@ -1,6 +1,6 @@
--- The work of outbox.ack() and nack(), in SQL over the tables alone; that of outbox.claim() is in 38_claim.sql. They
+-- The work of outbox.ack() and nack(), in SQL over the tables alone; that of outbox.claim() is in 3_claim.sql. They
 -- call ack_for(), nack_for() and claim_for() as the owner of the tables, and pass the caller's role
--- (src/server/manual/as_owner.cpp). Six functions here are C: they need the delivery library, shared memory, or
+-- (src/server/manual/as_owner.cpp). Five functions here are C: they need the delivery library, shared memory, or
 -- bytes.
 --
 -- outbox.leases is the only record of claimed events. In an ordered sink a lease is of a key, otherwise of an event.
@@ -51,35 +51,6 @@ AS 'MODULE_PATHNAME', 'outbox_count_failed';
 COMMENT ON FUNCTION outbox_internal.count_failed(oid, boolean, text) IS
   'Part of outbox.nack(): counts one failure for outbox.sinks when the transaction commits, and shows its error at '
   'once.';
-
-CREATE OR REPLACE FUNCTION outbox_internal.error_text(error text) RETURNS text
-LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
-SET search_path = pg_catalog, pg_temp
-AS 'MODULE_PATHNAME', 'outbox_error_text';
-COMMENT ON FUNCTION outbox_internal.error_text(text) IS
-  'The text as last_error keeps it: of more than 8192 bytes, the beginning, marked with [cut].';
-
--- Not an UPDATE of status: one concurrent move to another partition makes the SKIP LOCKED of all other sessions fail.
-CREATE OR REPLACE FUNCTION outbox_internal.move_to_failed(
-  event bigint, attempts integer, error text, failed_at timestamptz, overtaken_by bigint
-) RETURNS void
-LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-@READS_BY_INDEX@
-AS $$
-  WITH gone AS (DELETE FROM outbox.events_pending AS e WHERE e.position = event RETURNING e.*)
-  INSERT INTO outbox.events (
-    id, aggregate_type, aggregate_id, event_type, payload, payload_bytes, content_type, headers,
-    partition_key, dedup_key, seq, created_at, available_at, position, sink, xact, origin, application,
-    overtaken_by, attempts, last_error, last_attempt_at, status)
-  SELECT
-    g.id, g.aggregate_type, g.aggregate_id, g.event_type, g.payload, g.payload_bytes, g.content_type, g.headers,
-    g.partition_key, g.dedup_key, g.seq, g.created_at, g.available_at, g.position, g.sink, g.xact, g.origin,
-    g.application, move_to_failed.overtaken_by, move_to_failed.attempts, outbox_internal.error_text(error), failed_at,
-    'FAILED'
-  FROM gone AS g
-$$;
-COMMENT ON FUNCTION outbox_internal.move_to_failed(bigint, integer, text, timestamptz, bigint) IS
-  'Part of outbox.ack() and nack(): makes a pending event a dead letter.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.record_failure(
   caller oid, token uuid, id uuid, error text, retry_in interval, give_up boolean, unreadable bigint DEFAULT NULL
@@ -352,3 +323,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION outbox_internal.ack_for(oid, uuid, uuid[]) IS 'The work of outbox.ack() for its caller.';
+

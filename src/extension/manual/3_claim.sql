@@ -1,4 +1,4 @@
--- The work of outbox.claim(): which events are given out, and their leases. 37_manual.sql says how claims, ack() and
+-- The work of outbox.claim(): which events are given out, and their leases. 2_end.sql says how claims, ack() and
 -- nack() go together.
 
 -- ROWS keeps the plan of lease_events() independent of the table's size when it is planned. STABLE: it reads with the
@@ -273,3 +273,4 @@ END
 $$;
 COMMENT ON FUNCTION outbox_internal.claim_for(oid, text, integer, interval) IS
   'The work of outbox.claim() for its caller.';
+
