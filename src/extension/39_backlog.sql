@@ -93,62 +93,19 @@ COMMENT ON FUNCTION outbox_internal.sink_dead_letters(text[]) IS
   'Part of outbox_internal.sink_backlog(): the number of dead letters of sinks, by the names in the rows. In a '
   'large table the first ones are counted by the index, and the others are estimated from a sample.';
 
--- In a sink of kind outbox_manual blocked_by is not set: outbox.claim() looks for the event for which a key waits.
-CREATE OR REPLACE FUNCTION outbox_internal.manual_blocked()
+-- In a sink of kind outbox_manual blocked_by is not set: its extension finds the events that wait for others.
+CREATE OR REPLACE FUNCTION outbox_internal.blocked_claims()
 RETURNS TABLE (server oid, n bigint, due_since timestamptz)
-LANGUAGE sql STABLE ROWS 10 PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
-@READS_BY_INDEX@ SET enable_nestloop = off
+LANGUAGE plpgsql STABLE ROWS 10 PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
 AS $$
-  WITH here AS MATERIALIZED (SELECT l.origin FROM outbox_internal.library() AS l),
-  heads AS MATERIALIZED (
-    SELECT m.server, m.name, h.key_hash, min(h.position) AS position
-    FROM (SELECT n.server, n.name,
-                 'on_dead_letter=block' = ANY (coalesce(s.srvoptions, '{}')) AS block
-          FROM outbox_internal.sink_names AS n
-          JOIN pg_foreign_server AS s ON s.oid = n.server
-          JOIN outbox_internal.wrappers AS w ON w.oid = s.srvfdw
-          WHERE w.kind = 'manual'
-            AND coalesce((SELECT o.option_value::boolean FROM pg_options_to_table(s.srvoptions) AS o
-                          WHERE o.option_name = 'ordered'), true)) AS m
-    CROSS JOIN LATERAL (
-      (SELECT hashtextextended(e.partition_key, 0) AS key_hash, e.position FROM outbox.events_pending AS e
-       WHERE (e.last_attempt_at IS NOT NULL OR e.redrive_late IS NOT NULL)
-         AND e.available_at > statement_timestamp() AND e.partition_key IS NOT NULL
-         AND e.sink = m.name AND e.origin = (SELECT here.origin FROM here)
-       ORDER BY 1, 2 LIMIT 5000)
-      UNION ALL
-      (SELECT hashtextextended(f.partition_key, 0), f.position FROM outbox.events_failed AS f
-       WHERE m.block AND f.sink = m.name AND f.partition_key IS NOT NULL
-         AND f.origin = (SELECT here.origin FROM here)
-       ORDER BY 1, 2 LIMIT 5000)) AS h
-    GROUP BY m.server, m.name, h.key_hash),
-  due AS (
-    SELECT m.server, e.position, e.origin, hashtextextended(e.partition_key, 0) AS key_hash, e.since
-    FROM (SELECT DISTINCT h.server, h.name FROM heads AS h) AS m
-    CROSS JOIN LATERAL (
-      (SELECT p.position, p.origin, p.blocked_by, p.partition_key, p.created_at AS since
-       FROM outbox.events_pending AS p
-       WHERE p.available_at IS NULL AND (p.sink, p.position) >= (m.name, 0)
-         AND (p.sink, p.position) < (m.name, 9223372036854775807)
-       ORDER BY p.sink, p.position LIMIT 5000)
-      UNION ALL
-      (SELECT p.position, p.origin, p.blocked_by, p.partition_key, greatest(p.created_at, p.available_at)
-       FROM outbox.events_pending AS p
-       WHERE p.available_at IS NOT NULL AND p.blocked_by IS NULL
-         AND (p.sink, p.available_at) >= (m.name, '-infinity')
-         AND (p.sink, p.available_at) <= (m.name, statement_timestamp())
-       ORDER BY p.sink, p.available_at, p.position LIMIT 5000)) AS e
-    WHERE e.blocked_by IS NULL)
-  SELECT d.server, count(h.position), min(d.since) FILTER (WHERE h.position IS NULL)
-  FROM due AS d
-  LEFT JOIN heads AS h ON h.server = d.server AND h.key_hash = d.key_hash AND h.position < d.position
-    AND d.origin = (SELECT here.origin FROM here)
-  GROUP BY d.server
+BEGIN
+  IF EXISTS (SELECT FROM outbox_internal.wrappers AS w WHERE w.kind = 'manual') THEN
+    RETURN QUERY SELECT m.* FROM outbox_internal.manual_blocked() AS m;
+  END IF;
+END
 $$;
-COMMENT ON FUNCTION outbox_internal.manual_blocked() IS
-  'Part of outbox.sinks: for each ordered sink of kind outbox_manual with a failing event or a dead letter that '
-  'blocks its key, the number of events behind such ones among its first 10,000 due events, and since when the first '
-  'of the others has been due.';
+COMMENT ON FUNCTION outbox_internal.blocked_claims() IS
+  'Part of outbox.sinks: what outbox_internal.manual_blocked() says, if the extension outbox_manual is there.';
 
 -- A small table is counted in one pass. Of a large one each sink's first rows are counted by the indexes, so that no
 -- sink is overlooked, and its further rows are estimated from a sample of the table's pages. Ages come from rows that
@@ -203,7 +160,7 @@ BEGIN
     FROM names AS n
     LEFT JOIN rows AS r ON r.sink = n.name
     LEFT JOIN dead AS d ON d.sink = n.name
-    LEFT JOIN outbox_internal.manual_blocked() AS m ON m.server = n.server
+    LEFT JOIN outbox_internal.blocked_claims() AS m ON m.server = n.server
     GROUP BY n.server, n.dropped;
     RETURN;
   END IF;
@@ -215,7 +172,7 @@ BEGIN
   WITH names AS MATERIALIZED (
     SELECT n.server, NULL AS dropped, n.name,
            CASE WHEN elsewhere THEN 0 ELSE coalesce(s.low_watermark, 0) END AS low_watermark
-    FROM outbox_internal.sink_names AS n LEFT JOIN outbox_internal.sink_bounds() AS s ON s.server = n.server
+    FROM outbox_internal.sink_names AS n LEFT JOIN outbox_internal.sink_statistics() AS s ON s.server = n.server
     UNION ALL SELECT NULL, l, l, 0 FROM unnest(lost) AS l),
   dead AS (SELECT * FROM outbox_internal.sink_dead_letters(all_names)),
   sample AS (
@@ -344,7 +301,7 @@ BEGIN
          sum(c.dead)::bigint,
          NOT bool_and(c.counted_all AND c.apart AND c.counted_failing) OR bool_or(c.dead_estimated),
          min(c.since), min(CASE WHEN m.n > 0 THEN m.due_since ELSE c.due_since END)
-  FROM counts AS c LEFT JOIN outbox_internal.manual_blocked() AS m ON m.server = c.server
+  FROM counts AS c LEFT JOIN outbox_internal.blocked_claims() AS m ON m.server = c.server
   GROUP BY c.server, c.dropped;
 END
 $$;

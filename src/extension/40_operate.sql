@@ -3,33 +3,21 @@
 
 CREATE OR REPLACE FUNCTION outbox_internal.sink_statistics(
   OUT server oid, OUT state text, OUT in_flight integer, OUT delivered bigint, OUT retried bigint, OUT dead bigint,
-  OUT redriven_late bigint,
-  OUT rate double precision, OUT latency_p50 double precision, OUT latency_p99 double precision,
-  OUT last_error text, OUT last_error_at timestamptz, OUT paused_until timestamptz,
-  OUT unanswered bigint) RETURNS SETOF record
+  OUT redriven_late bigint, OUT unanswered bigint, OUT rate double precision, OUT latency_p50 double precision,
+  OUT latency_p99 double precision, OUT last_error text, OUT last_error_at timestamptz, OUT paused_until timestamptz,
+  OUT stats_since timestamptz, OUT low_watermark bigint, OUT unrecorded bigint, OUT unrecorded_since timestamptz,
+  OUT record_error text, OUT unrecorded_delivered bigint, OUT reasons text[], OUT failures bigint[],
+  OUT le double precision[], OUT buckets bigint[], OUT sum double precision, OUT count bigint) RETURNS SETOF record
 LANGUAGE c VOLATILE ROWS 10 PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_sink_statistics';
 COMMENT ON FUNCTION outbox_internal.sink_statistics() IS
-  'Part of outbox.sinks: the counters of this database''s sinks in shared memory, since stats_since. Latencies in '
-  'milliseconds from the start of the enqueuing transaction to the acknowledgement; rate in events per second.';
-
-CREATE OR REPLACE FUNCTION outbox_internal.sink_unrecorded(
-  OUT server oid, OUT n bigint, OUT since timestamptz, OUT error text, OUT delivered bigint
-) RETURNS SETOF record
-LANGUAGE c VOLATILE ROWS 10 PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
-AS 'MODULE_PATHNAME', 'outbox_sink_unrecorded';
-COMMENT ON FUNCTION outbox_internal.sink_unrecorded() IS
-  'Part of outbox.sinks and outbox.doctor(): the sinks of this database whose outcomes the workers cannot record: '
-  'the number of events, since when, the last error, and how many of them were delivered.';
-
-CREATE OR REPLACE FUNCTION outbox_internal.sink_bounds(
-  OUT server oid, OUT stats_since timestamptz, OUT low_watermark bigint
-) RETURNS SETOF record
-LANGUAGE c VOLATILE ROWS 10 PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
-AS 'MODULE_PATHNAME', 'outbox_sink_bounds';
-COMMENT ON FUNCTION outbox_internal.sink_bounds() IS
-  'Part of outbox.sinks: the time since which the counters of this database''s sinks count, and the position before '
-  'which they have no pending row without available_at, as far as the workers know (0: not known).';
+  'The counters of this database''s sinks in shared memory, since stats_since (the server''s start or '
+  'outbox.reset_stats()). Latencies in milliseconds from the start of the enqueuing transaction to the '
+  'acknowledgement; rate in events per second. low_watermark: the position before which the sink has no pending row '
+  'without available_at, as far as the workers know (0: not known). unrecorded: events whose outcomes the workers '
+  'cannot record, since when, the last error, and how many of them were delivered; NULL if there are none. failures: '
+  'failed deliveries, and times that the peer was unreachable, by the reasons that have occurred. le, buckets: the '
+  'number of events that took at most le seconds to the acknowledgement; the sum of these times, and their number.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.worker_slots(
   OUT database oid, OUT pid integer, OUT worker integer, OUT workers integer, OUT shards integer, OUT state text,
@@ -123,7 +111,8 @@ CREATE OR REPLACE VIEW outbox.sinks AS
                 THEN CASE WHEN claimed.n > 0 THEN 'delivering'
                           WHEN retries.server IS NOT NULL THEN 'failing'
                           ELSE 'idle' END END,
-           CASE WHEN u.since < pg_catalog.clock_timestamp() - interval '2 seconds' THEN 'recording fails' END,
+           CASE WHEN st.unrecorded_since < pg_catalog.clock_timestamp() - interval '2 seconds'
+                THEN 'recording fails' END,
            CASE WHEN st.paused_until IS NOT NULL AND st.state IN ('idle', 'delivering', 'degraded')
                 THEN 'paused by endpoint' END,
            CASE WHEN retries.server IS NOT NULL
@@ -158,15 +147,13 @@ CREATE OR REPLACE VIEW outbox.sinks AS
          coalesce(st.dead, 0) AS dead_total,
          coalesce(st.redriven_late, 0) AS redriven_late,
          coalesce(st.unanswered, 0) AS unanswered,
-         bound.stats_since
+         st.stats_since
   FROM (pg_catalog.pg_foreign_server AS s JOIN outbox_internal.wrappers AS w ON w.oid = s.srvfdw)
   FULL JOIN outbox_internal.sink_backlog() AS b ON b.server = s.oid
   CROSS JOIN outbox_internal.library() AS lib
   LEFT JOIN outbox_internal.sink_claimed() AS claimed ON claimed.server = s.oid
   LEFT JOIN outbox_internal.sink_statistics() AS st ON st.server = s.oid
   LEFT JOIN outbox_internal.sink_retries() AS retries ON retries.server = s.oid
-  LEFT JOIN outbox_internal.sink_bounds() AS bound ON bound.server = s.oid
-  LEFT JOIN outbox_internal.sink_unrecorded() AS u ON u.server = s.oid
   LEFT JOIN outbox.stopped_sinks AS stop ON stop.sink = s.srvname;
 COMMENT ON VIEW outbox.sinks IS
   'One row per sink: what waits, how it is delivered, and totals since stats_since. state is one of: delivering, '

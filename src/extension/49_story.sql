@@ -36,59 +36,6 @@ COMMENT ON FUNCTION outbox_internal.shard_of(text, bigint) IS
   'Part of outbox.story(): which worker of how many is to serve a pending event, whether it runs, and whether one '
   'serves the event''s shard now. NULL: the launcher has not spread the shards.';
 
-CREATE OR REPLACE FUNCTION outbox_internal.story_claim_waits_for(pending bigint) RETURNS text
-LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-@READS_BY_INDEX@ SET enable_hashjoin = off SET enable_mergejoin = off
-AS $$
-  WITH event AS (
-    SELECT e.position, e.sink, e.origin, hashtextextended(e.partition_key, 0) AS key_hash, s.oid AS server,
-           'on_dead_letter=block' = ANY (coalesce(s.srvoptions, '{}')) AS block,
-           coalesce((SELECT o.option_value::boolean FROM pg_options_to_table(s.srvoptions) AS o
-                     WHERE o.option_name = 'ordered'), true) AS ordered
-    FROM outbox.events_pending AS e
-    JOIN outbox_internal.sink_names AS n ON n.name = e.sink
-    JOIN pg_foreign_server AS s ON s.oid = n.server
-    WHERE e.position = story_claim_waits_for.pending),
-  cause (n, said) AS (
-    SELECT 1, format('the program that has claimed it until %s', l.lease_until)
-    FROM event AS e JOIN outbox.leases AS l ON l.server = e.server
-    WHERE e.position = ANY (l.positions) AND l.lease_until > clock_timestamp()
-    UNION ALL
-    SELECT 2, format('the end of leases, at %s, that were given before the option ordered of its sink was changed',
-                     o.until)
-    FROM event AS e CROSS JOIN LATERAL outbox_internal.other_leases(e.server, e.ordered) AS o (until)
-    WHERE o.until IS NOT NULL
-    UNION ALL
-    SELECT 3, format('the program that has claimed other events of the same key until %s', l.lease_until)
-    FROM event AS e JOIN outbox.leases AS l
-      ON l.server = e.server AND l.ordered AND l.key_hash = e.key_hash AND l.single = 0
-    WHERE e.ordered AND l.lease_until > clock_timestamp()
-    UNION ALL
-    (SELECT 4, format('event %s of the same key, %s: %s',
-                      p.id,
-                      CASE WHEN p.attempts = 0 THEN 'which waits'
-                           ELSE 'which has failed ' || outbox_internal.counted(p.attempts, 'time', 'times') END,
-                      left(p.last_error, 200))
-     FROM event AS e CROSS JOIN LATERAL (
-       SELECT p.id, p.attempts, p.last_error FROM outbox.events_pending AS p
-       WHERE p.sink = e.sink AND hashtextextended(p.partition_key, 0) = e.key_hash AND p.position < e.position
-         AND p.origin = e.origin AND p.available_at > clock_timestamp()
-         AND (p.last_attempt_at IS NOT NULL OR p.redrive_late IS NOT NULL)
-       ORDER BY p.position LIMIT 1) AS p
-     WHERE e.ordered)
-    UNION ALL
-    (SELECT 5, format('event %s of the same key, a dead letter: %s', f.id, left(f.last_error, 200))
-     FROM event AS e CROSS JOIN LATERAL (
-       SELECT f.id, f.last_error FROM outbox.events_failed AS f
-       WHERE f.sink = e.sink AND hashtextextended(f.partition_key, 0) = e.key_hash AND f.position < e.position
-         AND f.origin = e.origin
-       ORDER BY f.position LIMIT 1) AS f
-     WHERE e.ordered AND e.block))
-  SELECT coalesce((SELECT c.said FROM cause AS c ORDER BY c.n LIMIT 1), 'a program that claims it')
-$$;
-COMMENT ON FUNCTION outbox_internal.story_claim_waits_for(bigint) IS
-  'Part of outbox.story(): what a due event of a sink of kind outbox_manual waits for.';
-
 -- The first cause that holds. Causes that stop all sinks come before those that stop this event alone.
 CREATE OR REPLACE FUNCTION outbox_internal.story_waits_for(
   pending bigint, kind text, state text, error text, paused_until timestamptz
@@ -100,6 +47,7 @@ DECLARE
   event record;
   blocker record;
   holders text[];
+  claim text;
   shard record;
 BEGIN
   SELECT p.*, p.ctid AS place INTO event FROM outbox.events_pending AS p WHERE p.position = pending;
@@ -133,6 +81,9 @@ BEGIN
   END IF;
   SELECT s.* INTO shard FROM outbox_internal.shard_of(event.partition_key, event.position) AS s;
   holders := outbox_internal.row_holders(event.place);
+  IF story_waits_for.kind = 'manual' THEN
+    claim := outbox_internal.claim_waits_for(event.position); -- of the extension, without which there is no such sink
+  END IF;
   RETURN CASE
     WHEN coalesce(story_waits_for.state, 'dropped') = 'dropped' THEN 'its sink, which does not exist any more'
     WHEN story_waits_for.state IN ('paused', 'not preloaded', 'no worker', 'misconfigured', 'circuit open',
@@ -150,7 +101,7 @@ BEGIN
                   'LEFT JOIN pg_stat_activity AS a USING (pid) WHERE l.granted AND l.transactionid::text = ANY (%L); '
                   'without a pid it is prepared: SELECT * FROM pg_prepared_xacts',
                   array_to_string(holders, ', '), holders)
-    WHEN story_waits_for.kind = 'manual' THEN outbox_internal.story_claim_waits_for(event.position)
+    WHEN claim IS NOT NULL THEN claim
     WHEN shard.is_owned IS NOT FALSE OR (SELECT l.idle FROM outbox_internal.library() AS l)
       THEN format('the worker, which delivers it next (the sink is in the state "%s")', story_waits_for.state)
     WHEN shard.is_running THEN format('worker %s of %s, which takes over its shard', shard.worker, shard.workers)

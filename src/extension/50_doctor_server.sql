@@ -79,9 +79,8 @@ $$;
 COMMENT ON FUNCTION outbox_internal.needs_no_worker() IS
   'Part of outbox.doctor(): whether all sinks are of kind outbox_manual.';
 
-CREATE OR REPLACE FUNCTION outbox_internal.doctor_library(
-  patience interval, OUT "check" text, OUT status text, OUT detail text, OUT hint text
-) RETURNS SETOF record
+CREATE OR REPLACE FUNCTION outbox_internal.doctor_library(patience interval)
+RETURNS TABLE ("check" text, status text, detail text, hint text)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -135,9 +134,8 @@ END
 $$;
 COMMENT ON FUNCTION outbox_internal.doctor_library(interval) IS 'Part of outbox.doctor(): preload and versions.';
 
-CREATE OR REPLACE FUNCTION outbox_internal.doctor_worker(
-  patience interval, OUT "check" text, OUT status text, OUT detail text, OUT hint text
-) RETURNS SETOF record
+CREATE OR REPLACE FUNCTION outbox_internal.doctor_worker(patience interval)
+RETURNS TABLE ("check" text, status text, detail text, hint text)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE

@@ -33,10 +33,19 @@ $$;
 COMMENT ON FUNCTION outbox_internal.doctor_literal(text) IS
   'Part of outbox.doctor(): any text as a literal on one line.';
 
+CREATE OR REPLACE FUNCTION outbox_internal.doctor_prepared(gid text) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+  SELECT format('ROLLBACK PREPARED %s; -- its writes are lost, with its events; '
+                'ask its transaction manager whether COMMIT PREPARED is right instead',
+                outbox_internal.doctor_literal(gid))
+$$;
+COMMENT ON FUNCTION outbox_internal.doctor_prepared(text) IS
+  'Part of outbox.doctor(): the hint that ends a prepared transaction.';
+
 -- Of other roles' sessions, an owner of the extension who is no superuser sees only that they exist.
-CREATE OR REPLACE FUNCTION outbox_internal.doctor_sessions(
-  patience interval, OUT "check" text, OUT status text, OUT detail text, OUT hint text
-) RETURNS SETOF record
+CREATE OR REPLACE FUNCTION outbox_internal.doctor_sessions(patience interval)
+RETURNS TABLE ("check" text, status text, detail text, hint text)
 LANGUAGE sql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
   SELECT 'sessions', 'ok',
@@ -51,9 +60,8 @@ COMMENT ON FUNCTION outbox_internal.doctor_sessions(interval) IS
 
 -- Locks that conflict with the ROW EXCLUSIVE of the worker and of every producer. An autovacuum worker is left out:
 -- it releases its lock as soon as another session waits.
-CREATE OR REPLACE FUNCTION outbox_internal.doctor_locks(
-  patience interval, OUT "check" text, OUT status text, OUT detail text, OUT hint text
-) RETURNS SETOF record
+CREATE OR REPLACE FUNCTION outbox_internal.doctor_locks(patience interval)
+RETURNS TABLE ("check" text, status text, detail text, hint text)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -85,9 +93,7 @@ BEGIN
     IF s.pid IS NULL THEN
       detail := format('The prepared transaction %L holds %s on %s since %s: the worker and all producers wait.',
                        s.gid, s.mode, s.relation, date_trunc('second', s.since));
-      hint := format('ROLLBACK PREPARED %s; -- its writes are lost; '
-                     'ask its transaction manager whether COMMIT PREPARED is right instead',
-                     outbox_internal.doctor_literal(s.gid));
+      hint := outbox_internal.doctor_prepared(s.gid);
     ELSIF s.granted THEN
       detail := format('%s holds %s on %s%s in a transaction that began at %s: the worker and all producers wait.',
                        outbox_internal.doctor_session(s.pid), s.mode, s.relation,
@@ -121,9 +127,8 @@ COMMENT ON FUNCTION outbox_internal.row_holders(tid) IS
 
 -- It checks the first events of each sink, and those that are to be routed: a locked event becomes one of the first,
 -- because those before it are delivered. Blocked ones stay in front of it, up to 10,000 of which are passed over.
-CREATE OR REPLACE FUNCTION outbox_internal.doctor_row_locks(
-  patience interval, OUT "check" text, OUT status text, OUT detail text, OUT hint text
-) RETURNS SETOF record
+CREATE OR REPLACE FUNCTION outbox_internal.doctor_row_locks(patience interval)
+RETURNS TABLE ("check" text, status text, detail text, hint text)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 @READS_BY_INDEX@
 AS $$
@@ -178,12 +183,8 @@ BEGIN
                           ELSE s.n || ' or more waiting events' END,
                      date_trunc('second', s.since),
                      CASE WHEN s.n = 1 THEN 'it is' ELSE 'they are' END);
-    hint := CASE
-      WHEN s.pid IS NULL
-        THEN format('ROLLBACK PREPARED %s; -- its writes are lost; '
-                    'ask its transaction manager whether COMMIT PREPARED is right instead',
-                    outbox_internal.doctor_literal(s.gid))
-      ELSE outbox_internal.doctor_terminate(s.pid, 'its transaction is rolled back') END;
+    hint := CASE WHEN s.pid IS NULL THEN outbox_internal.doctor_prepared(s.gid)
+                 ELSE outbox_internal.doctor_terminate(s.pid, 'its transaction is rolled back') END;
     RETURN NEXT;
   END LOOP;
   IF NOT FOUND THEN
@@ -196,9 +197,8 @@ $$;
 COMMENT ON FUNCTION outbox_internal.doctor_row_locks(interval) IS
   'Part of outbox.doctor(): sessions that have locked due events.';
 
-CREATE OR REPLACE FUNCTION outbox_internal.doctor_transactions(
-  patience interval, OUT "check" text, OUT status text, OUT detail text, OUT hint text
-) RETURNS SETOF record
+CREATE OR REPLACE FUNCTION outbox_internal.doctor_transactions(patience interval)
+RETURNS TABLE ("check" text, status text, detail text, hint text)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -246,9 +246,7 @@ BEGIN
                      'Vacuum cannot remove rows deleted after it began, and the worker becomes slower.',
                      s.gid, s.owner, date_trunc('second', s.prepared),
                      CASE WHEN s.wrote THEN ', with events that are not delivered before it is ended' ELSE '' END);
-    hint := format('ROLLBACK PREPARED %s; -- its writes are lost, with its events; '
-                   'ask its transaction manager whether COMMIT PREPARED is right instead',
-                   outbox_internal.doctor_literal(s.gid));
+    hint := outbox_internal.doctor_prepared(s.gid);
     RETURN NEXT;
   END LOOP;
   IF NOT FOUND THEN

@@ -75,7 +75,7 @@ LANGUAGE sql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
   WITH names AS (
     SELECT n.name, coalesce(b.low_watermark, 0) AS low_watermark
-    FROM outbox_internal.sink_names AS n LEFT JOIN outbox_internal.sink_bounds() AS b ON b.server = n.server),
+    FROM outbox_internal.sink_names AS n LEFT JOIN outbox_internal.sink_statistics() AS b ON b.server = n.server),
   ends AS (
     (SELECT e.created_at FROM outbox.events_pending AS e ORDER BY e.position DESC LIMIT 1)
     UNION ALL
@@ -105,9 +105,8 @@ COMMENT ON FUNCTION outbox_internal.doctor_ahead(timestamptz) IS
   'Part of outbox.doctor(): of the events that are first or last in the order of their sink, or due first, those '
   'that were enqueued after the given time.';
 
-CREATE OR REPLACE FUNCTION outbox_internal.doctor_events(
-  patience interval, OUT "check" text, OUT status text, OUT detail text, OUT hint text
-) RETURNS SETOF record
+CREATE OR REPLACE FUNCTION outbox_internal.doctor_events(patience interval)
+RETURNS TABLE ("check" text, status text, detail text, hint text)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 @READS_BY_INDEX@
 AS $$

@@ -61,9 +61,8 @@ COMMENT ON FUNCTION outbox_internal.doctor_pace(text, text[], bigint, double pre
   'Part of outbox.doctor(): how fast a sink delivers, how long its due events take at that pace, in words and in '
   'seconds, and the option that bounds it.';
 
-CREATE OR REPLACE FUNCTION outbox_internal.doctor_sinks(
-  patience interval, OUT "check" text, OUT status text, OUT detail text, OUT hint text
-) RETURNS SETOF record
+CREATE OR REPLACE FUNCTION outbox_internal.doctor_sinks(patience interval)
+RETURNS TABLE ("check" text, status text, detail text, hint text)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 @READS_BY_INDEX@
 AS $$
@@ -76,8 +75,7 @@ DECLARE
 BEGIN
   FOR s IN
     SELECT v.*, f.oid AS server, f.srvoptions,
-           u.n AS unrecorded, u.since AS unrecorded_since, u.error AS record_error,
-           u.delivered AS unrecorded_delivered,
+           u.unrecorded, u.unrecorded_since, u.record_error, u.unrecorded_delivered,
            t.state AS stop_state, t.reason, t.error, t.since, t.stopped_by,
            h.failing AS failing_heads, h.id, h.attempts, h.available_at, h.last_error AS head_error,
            h.dead AS dead_head, h.adopted,
@@ -88,12 +86,11 @@ BEGIN
            CASE WHEN v.state = 'misconfigured'
                 THEN (SELECT c.hint FROM outbox_internal.client_library(f.srvfdw) AS c WHERE c.status = 'error')
            END AS unfit,
-           e.failures AS duplicates
+           u.failures[array_position(u.reasons, 'duplicate')] AS duplicates
     FROM outbox.sinks AS v
     JOIN pg_foreign_server AS f ON f.srvname = v.name
     LEFT JOIN outbox.stopped_sinks AS t ON t.sink = v.name
-    LEFT JOIN outbox_internal.sink_unrecorded() AS u ON u.server = f.oid
-    LEFT JOIN outbox_internal.sink_failures() AS e ON e.server = f.oid AND e.reason = 'duplicate'
+    LEFT JOIN outbox_internal.sink_statistics() AS u ON u.server = f.oid
     LEFT JOIN outbox_internal.doctor_heads() AS h ON h.sink = v.name
     ORDER BY v.name
   LOOP

@@ -129,9 +129,8 @@ COMMENT ON FUNCTION outbox_internal.unwritable_tables() IS
   'Part of outbox.doctor(): tables in which a publication keeps the worker from deleting and updating rows, with '
   'PostgreSQL''s error and the publications that may be the cause.';
 
-CREATE OR REPLACE FUNCTION outbox_internal.doctor_tables(
-  patience interval, OUT "check" text, OUT status text, OUT detail text, OUT hint text
-) RETURNS SETOF record
+CREATE OR REPLACE FUNCTION outbox_internal.doctor_tables(patience interval)
+RETURNS TABLE ("check" text, status text, detail text, hint text)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -174,9 +173,8 @@ COMMENT ON FUNCTION outbox_internal.doctor_tables(interval) IS
   'Part of outbox.doctor(): whether the tables are as the extension made them, and the order of texts.';
 
 -- Apart from the other checks of the tables, because it needs a lock on them.
-CREATE OR REPLACE FUNCTION outbox_internal.doctor_publications(
-  patience interval, OUT "check" text, OUT status text, OUT detail text, OUT hint text
-) RETURNS SETOF record
+CREATE OR REPLACE FUNCTION outbox_internal.doctor_publications(patience interval)
+RETURNS TABLE ("check" text, status text, detail text, hint text)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE

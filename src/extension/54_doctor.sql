@@ -1,8 +1,7 @@
 -- The doctor's checks of maintenance, and of who may read secrets and payloads. Then the doctor itself.
 
-CREATE OR REPLACE FUNCTION outbox_internal.doctor_upkeep(
-  patience interval, OUT "check" text, OUT status text, OUT detail text, OUT hint text
-) RETURNS SETOF record
+CREATE OR REPLACE FUNCTION outbox_internal.doctor_upkeep(patience interval)
+RETURNS TABLE ("check" text, status text, detail text, hint text)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -111,9 +110,8 @@ $$;
 COMMENT ON FUNCTION outbox_internal.doctor_upkeep(interval) IS 'Part of outbox.doctor(): retention and vacuum.';
 
 -- It reports only grants and addresses that no installation has for a reason. The hint must not show a secret either.
-CREATE OR REPLACE FUNCTION outbox_internal.doctor_secrets(
-  patience interval, OUT "check" text, OUT status text, OUT detail text, OUT hint text
-) RETURNS SETOF record
+CREATE OR REPLACE FUNCTION outbox_internal.doctor_secrets(patience interval)
+RETURNS TABLE ("check" text, status text, detail text, hint text)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -232,6 +230,7 @@ BEGIN
         'outbox_internal.for_client(d.hint) FROM outbox_internal.doctor_%s($1) AS d', part)
         USING coalesce(doctor.patience, '30 seconds');
       PERFORM outbox_internal.time_limit(0);
+      CONTINUE;
     EXCEPTION
       WHEN query_canceled THEN
         IF NOT outbox_internal.time_limit(0) THEN
@@ -240,27 +239,21 @@ BEGIN
         status := 'warning'; detail := 'Not looked at: it took longer than 5 seconds.';
         hint := format('SELECT * FROM outbox_internal.doctor_%s(''30 seconds''); '
                        '-- as a superuser, without this limit', part);
-        FOREACH "check" IN ARRAY checks LOOP
-          RETURN NEXT;
-        END LOOP;
       WHEN lock_not_available THEN
         PERFORM outbox_internal.time_limit(0);
         locked := true;
         status := 'warning';
         detail := 'Not looked at: another session has a lock on the tables of outbox. The check locks names it.';
         hint := 'SELECT * FROM outbox.doctor(); -- again, without the lock';
-        FOREACH "check" IN ARRAY checks LOOP
-          RETURN NEXT;
-        END LOOP;
       WHEN OTHERS THEN
         PERFORM outbox_internal.time_limit(0);
         status := 'error'; detail := format('The doctor could not look: %s', SQLERRM);
         hint := format('SELECT * FROM outbox_internal.doctor_%s(''30 seconds''); '
                        '-- as a superuser, shows the whole error', part);
-        FOREACH "check" IN ARRAY checks LOOP
-          RETURN NEXT;
-        END LOOP;
     END;
+    FOREACH "check" IN ARRAY checks LOOP
+      RETURN NEXT;
+    END LOOP;
   END LOOP;
 END
 $$;

@@ -2,22 +2,6 @@
 -- Each column of three views is a metric and its comment the HELP text, so outbox.metrics(), docker/queries.yaml and
 -- the documentation cannot differ unnoticed.
 
-CREATE OR REPLACE FUNCTION outbox_internal.sink_failures(OUT server oid, OUT reason text, OUT failures bigint)
-RETURNS SETOF record
-LANGUAGE c VOLATILE ROWS 10 PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
-AS 'MODULE_PATHNAME', 'outbox_sink_failures';
-COMMENT ON FUNCTION outbox_internal.sink_failures() IS
-  'The number of failed deliveries, and of times that the peer was unreachable, of this database''s sinks by '
-  'reason, since the server started or outbox.reset_stats(). Reasons that have not occurred are left out.';
-
-CREATE OR REPLACE FUNCTION outbox_internal.sink_latency(
-  OUT server oid, OUT le double precision[], OUT buckets bigint[], OUT sum double precision, OUT count bigint)
-RETURNS SETOF record LANGUAGE c VOLATILE ROWS 10 PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
-AS 'MODULE_PATHNAME', 'outbox_sink_latency';
-COMMENT ON FUNCTION outbox_internal.sink_latency() IS
-  'A histogram for each of this database''s sinks: the number of events (buckets) that took at most le seconds from '
-  'created_at to the acknowledgement; the sum of these times, and their number.';
-
 -- It counts as outbox_internal.sink_backlog() does: a small table in one pass. Of a large one the first events are
 -- counted by the indexes, so that a few are not overlooked, and the rest is estimated from a sample of its pages.
 CREATE OR REPLACE FUNCTION outbox_internal.backlog_apart(OUT not_adopted bigint, OUT unrouted bigint) RETURNS record
@@ -102,11 +86,10 @@ CREATE OR REPLACE VIEW outbox.sink_metrics AS
          s.redriven_late AS redriven_late_total, s.unanswered AS unanswered_events_total,
          coalesce(l.le, '{}') AS publish_latency_seconds, coalesce(l.buckets, '{}') AS publish_latency_seconds_bucket,
          coalesce(l.sum, 0) AS publish_latency_seconds_sum, coalesce(l.count, 0) AS publish_latency_seconds_count,
-         coalesce(u.n, 0) AS unrecorded_events
+         coalesce(l.unrecorded, 0) AS unrecorded_events
   FROM outbox.sinks AS s
   JOIN pg_catalog.pg_foreign_server AS f ON f.srvname = s.name
-  LEFT JOIN outbox_internal.sink_latency() AS l ON l.server = f.oid
-  LEFT JOIN outbox_internal.sink_unrecorded() AS u ON u.server = f.oid
+  LEFT JOIN outbox_internal.sink_statistics() AS l ON l.server = f.oid
   WHERE NOT pg_catalog.pg_is_in_recovery();
 COMMENT ON VIEW outbox.sink_metrics IS 'Metrics of the sinks, for exporters: one row per sink.';
 COMMENT ON COLUMN outbox.sink_metrics.datname IS 'Label: this database.';
@@ -158,8 +141,9 @@ COMMENT ON COLUMN outbox.sink_metrics.unrecorded_events IS
 
 CREATE OR REPLACE VIEW outbox.failure_metrics AS
   SELECT pg_catalog.current_database() AS datname, f.srvname AS sink, e.reason, e.failures AS publish_failures_total
-  FROM outbox_internal.sink_failures() AS e
-  JOIN pg_catalog.pg_foreign_server AS f ON f.oid = e.server
+  FROM outbox_internal.sink_statistics() AS st
+  CROSS JOIN LATERAL ROWS FROM (pg_catalog.unnest(st.reasons), pg_catalog.unnest(st.failures)) AS e (reason, failures)
+  JOIN pg_catalog.pg_foreign_server AS f ON f.oid = st.server
   WHERE NOT pg_catalog.pg_is_in_recovery();
 COMMENT ON VIEW outbox.failure_metrics IS
   'Metrics of failures, for exporters: one row per sink and reason that has occurred.';

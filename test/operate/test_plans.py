@@ -48,7 +48,7 @@ STATEMENTS = [
     ("SELECT outbox_internal.has_late_event('crm', now())", None, 21_000),
     ("SELECT outbox_internal.restore_seen()", None, 3_000),
     ("SELECT count(*) FROM outbox.story(%s)", BLOCKED.format("crm"), 90_000),
-    ("SELECT outbox_internal.story_claim_waits_for((SELECT position FROM outbox.events_pending WHERE id = %s))", BLOCKED.format("mine"), 20),
+    ("SELECT outbox_internal.claim_waits_for((SELECT position FROM outbox.events_pending WHERE id = %s))", BLOCKED.format("mine"), 20),
     ("SELECT count(*) FROM outbox.event_status(%s)", FAILING.format("crm"), 20),
     ("SELECT outbox.redrive(%s)", DEAD.format("crm", "dead7"), 20),
 ]

@@ -69,7 +69,7 @@ def make_large(db) -> None:
 WAITING = "SELECT waiting_since FROM outbox_internal.sink_backlog() AS b JOIN pg_foreign_server AS s ON s.oid = b.server WHERE s.srvname = 'crm'"
 TRUTH = ("SELECT min(CASE WHEN available_at IS NULL OR attempts > 0 THEN created_at WHEN available_at <= now() THEN greatest(available_at, created_at) END)"
          " FROM outbox.events_pending WHERE sink = 'crm'")
-KNOWN = "SELECT low_watermark FROM outbox_internal.sink_bounds()"
+KNOWN = "SELECT low_watermark FROM outbox_internal.sink_statistics()"
 PENDING = "SELECT pending, scheduled, blocked, estimated FROM outbox.sinks WHERE name = 'crm'"
 COUNTED = ("SELECT count(*), count(*) FILTER (WHERE available_at > now() AND attempts = 0), count(*) FILTER (WHERE blocked_by IS NOT NULL), false"
            " FROM outbox.events_pending WHERE sink = 'crm'")

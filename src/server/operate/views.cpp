@@ -8,151 +8,15 @@
 #include "server/event/key_hash.h"
 #include "server/shmem/shared_state.h"
 
-#include <math.h>
-
 extern "C" {
 #include "access/htup_details.h"
 #include "catalog/pg_foreign_server.h"
 #include "funcapi.h"
 #include "miscadmin.h"
-#include "port/pg_bitutils.h"
 #include "utils/builtins.h"
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
-}
-
-/* A worker whose last loop is longer ago than its poll interval plus this time may have outdated information. */
-static const int FRESH_MS = 5000;
-
-static Datum quantile_or_null(const SinkStats *stats, double share, bool *is_null) {
-  double ms = 0;
-
-  *is_null = !latency_quantile(&stats->latency, share, &ms);
-  return Float8GetDatum(ms);
-}
-
-/* The rate decays since the last update, so that it falls to 0 when no more events are delivered. */
-static double faded_rate(const SinkStats *stats) {
-  double seconds = (moment_now().us - stats->rate_at.us) / 1000000.0;
-
-  return stats->rate * exp(-Max(seconds - 1, 0) / 10);
-}
-
-enum { SINK_COLUMNS = 14, BOUND_COLUMNS = 3 };
-
-static void put_sink(ReturnSetInfo *result, const SinkStats *stats, const char *state) {
-  Datum values[SINK_COLUMNS];
-  bool nulls[SINK_COLUMNS] = {false};
-  int in_flight = 0;
-
-  for (size_t i = 0; i < lengthof(stats->in_flight); i++)
-    in_flight += stats->in_flight[i];
-  values[0] = ObjectIdGetDatum(stats->server);
-  nulls[1] = state == NULL;
-  if (state)
-    values[1] = CStringGetTextDatum(state);
-  values[2] = Int32GetDatum(in_flight);
-  values[3] = Int64GetDatum(stats->delivered);
-  values[4] = Int64GetDatum(stats->retried);
-  values[5] = Int64GetDatum(stats->failed);
-  values[6] = Int64GetDatum(stats->redriven_late);
-  values[7] = Float8GetDatum(faded_rate(stats));
-  values[8] = quantile_or_null(stats, 0.5, &nulls[8]);
-  values[9] = quantile_or_null(stats, 0.99, &nulls[9]);
-  values[10] = CStringGetTextDatum(stats->last_error);
-  nulls[10] = stats->last_error[0] == '\0';
-  values[11] = TimestampTzGetDatum(stats->last_error_at);
-  nulls[11] = stats->last_error_at == 0;
-  const TimestampTz paused_until = shared_sink_paused_until(stats);
-  values[12] = TimestampTzGetDatum(paused_until);
-  nulls[12] = paused_until == 0;
-  values[13] = Int64GetDatum(stats->unanswered);
-  tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
-}
-
-/* The workers of this database. */
-typedef struct Workers {
-  bool alive; /* at least one worker runs, so the sinks' states are current */
-  /* Each shard has a worker, and all workers have looped lately: their low watermarks are current. */
-  bool all_present;
-  uint64 indexes;
-} Workers;
-
-static Workers get_workers(const SharedState *shared) {
-  Workers workers = {false, false, 0};
-  Moment now = moment_now();
-  int shards = 0;
-  bool fresh = true;
-
-  for (int i = 0; i < OUTBOX_MAX_WORKERS; i++) {
-    const WorkerSlot *slot = &shared->workers[i];
-    if (slot->pid == 0 || slot->database != MyDatabaseId)
-      continue;
-    workers.alive = true;
-    shards += (int)pg_popcount((const char *)&slot->shards, sizeof(slot->shards));
-    fresh = fresh && slot->index < OUTBOX_COUNTED_WORKERS &&
-            !moment_is_past(slot->last_loop, now, setting_poll_interval + FRESH_MS);
-    if (slot->index < OUTBOX_COUNTED_WORKERS)
-      workers.indexes |= UINT64CONST(1) << slot->index;
-  }
-  workers.all_present = fresh && shards == dispatch::SHARDS;
-  return workers;
-}
-
-static int64 low_watermark(const SinkStats *stats, const Workers *workers) {
-  int64 below = PG_INT64_MAX;
-
-  for (int i = 0; i < OUTBOX_COUNTED_WORKERS; i++)
-    if (workers->indexes & (UINT64CONST(1) << i))
-      below = Min(below, stats->low_watermark[i]);
-  return workers->all_present ? below : 0;
-}
-
-static void put_bounds(ReturnSetInfo *result, const SinkStats *stats, int64 low_watermark) {
-  Datum values[BOUND_COLUMNS];
-  bool nulls[BOUND_COLUMNS] = {false};
-
-  values[0] = ObjectIdGetDatum(stats->server);
-  values[1] = TimestampTzGetDatum(stats->since ? stats->since : shared_state()->made_at);
-  values[2] = Int64GetDatum(low_watermark);
-  tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
-}
-
-/* Returns a row for each sink of this database. */
-static void put_sinks(ReturnSetInfo *result, bool bounds) {
-  SharedState *shared = shared_state();
-
-  if (shared == NULL)
-    return;
-  SinkStats *copy = palloc_object(SinkStats);
-  LWLockAcquire(shared->lock, LW_SHARED);
-  Workers workers = get_workers(shared);
-  bool is_idle = shared_is_idle();
-  LWLockRelease(shared->lock);
-  for (int i = 0; i < OUTBOX_MAX_SINKS; i++) {
-    LWLockAcquire(shared->lock, LW_SHARED);
-    bool used = shared->sinks[i].database == MyDatabaseId;
-    if (used)
-      *copy = shared->sinks[i];
-    LWLockRelease(shared->lock);
-    if (!used)
-      continue;
-    if (bounds)
-      put_bounds(result, copy, low_watermark(copy, &workers));
-    else /* the last worker exits only when its sinks are idle or stopped */
-      put_sink(result, copy, !workers.alive && is_idle ? "idle" : shared_sink_state(copy, workers.indexes));
-  }
-}
-
-SQL_FUNCTION(outbox_sink_statistics) {
-  put_sinks(rows_of(fcinfo, SINK_COLUMNS), false);
-  PG_RETURN_NULL();
-}
-
-SQL_FUNCTION(outbox_sink_bounds) {
-  put_sinks(rows_of(fcinfo, BOUND_COLUMNS), true);
-  PG_RETURN_NULL();
 }
 
 SQL_FUNCTION(outbox_forget_statistics) {
