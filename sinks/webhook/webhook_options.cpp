@@ -40,8 +40,7 @@ const OptionTable<WebhookOptions> &WebhookOptions::table() {
           .otherwise("that of the format"),
       row(BATCH, &Of::batch, As{Batch::parse, "`100`, `100, 256kB`, `100, 256kB, 20ms`"},
           "[Several events in a request](docs/webhooks.md#several-events-in-one-request): at most so many (1 to 10000), "
-          "with a body of so many bytes (1kB to 16MB; default 1MB), for which the first of them waits so long (0 to 5s; "
-          "default 0).")
+          "with so many bytes (1kB to 16MB; default 1MB), for which the first waits so long (0 to 5s; default 0).")
           .otherwise("one event in a request, and no list"),
       row(BATCH_FORMAT, &Of::batch_format,
           Choice<BatchFormat>{{{"array", BatchFormat::Array}, {"ndjson", BatchFormat::Lines}}},
