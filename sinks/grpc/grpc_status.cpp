@@ -112,30 +112,23 @@ bool MessageSizes::is_too_large(size_t size) {
 
 const std::vector<CodeRule> &code_rules() {
   static const auto &rules = *new std::vector<CodeRule>{
-      {"OK", Outcome::Sent, OB_REASON_NONE, "the event is delivered"},
-      {"CANCELLED", Outcome::RetryBlameSink, OB_REASON_OTHER,
-       "the server has given up the call, perhaps to shut down"},
-      {"UNKNOWN", Outcome::RetryBlameSink, OB_REASON_BROKER,
-       "the handler has failed in a way that it does not name; in most languages an exception"},
-      {"INVALID_ARGUMENT", Outcome::Rejected, OB_REASON_INVALID,
-       "the event is wrong, whatever the state of the server"},
-      {"DEADLINE_EXCEEDED", Outcome::RetryBlameSink, OB_REASON_TIMEOUT,
-       "not answered within timeout; the event may have arrived"},
-      {"NOT_FOUND", Outcome::Retry, OB_REASON_OTHER, "what the event refers to may come into being"},
-      {"ALREADY_EXISTS", Outcome::Sent, OB_REASON_NONE,
-       "the event was delivered before: a handler that keeps ids answers so to a repetition"},
-      {"PERMISSION_DENIED", Outcome::Refused, OB_REASON_AUTH, "the sink may not call the method"},
-      {"RESOURCE_EXHAUSTED", Outcome::RetryBlameSink, OB_REASON_RATE_LIMITED,
-       "the server is overloaded, or a quota is used up"},
-      {"FAILED_PRECONDITION", Outcome::Rejected, OB_REASON_INVALID,
-       "not to be tried again until somebody has corrected the state of the system; then redrive it"},
-      {"ABORTED", Outcome::Retry, OB_REASON_OTHER, "a conflict with other work on the same data"},
-      {"OUT_OF_RANGE", Outcome::Retry, OB_REASON_OTHER, "can succeed when the state of the server has changed"},
-      {"UNIMPLEMENTED", Outcome::Refused, OB_REASON_OTHER, "the server does not have the method"},
-      {"INTERNAL", Outcome::RetryBlameSink, OB_REASON_BROKER, "the server is broken"},
-      {"UNAVAILABLE", Outcome::RetryBlameSink, OB_REASON_BROKER, "the server cannot serve now"},
-      {"DATA_LOSS", Outcome::RetryBlameSink, OB_REASON_BROKER, "the server has lost data or found them corrupted"},
-      {"UNAUTHENTICATED", Outcome::Refused, OB_REASON_AUTH, "the server does not accept the sink's credentials"},
+      {"OK", Outcome::Sent, OB_REASON_NONE},
+      {"CANCELLED", Outcome::RetryBlameSink, OB_REASON_OTHER},
+      {"UNKNOWN", Outcome::RetryBlameSink, OB_REASON_BROKER},
+      {"INVALID_ARGUMENT", Outcome::Rejected, OB_REASON_INVALID},
+      {"DEADLINE_EXCEEDED", Outcome::RetryBlameSink, OB_REASON_TIMEOUT}, /* it may have arrived */
+      {"NOT_FOUND", Outcome::Retry, OB_REASON_OTHER},
+      {"ALREADY_EXISTS", Outcome::Sent, OB_REASON_NONE}, /* a handler that keeps ids says so */
+      {"PERMISSION_DENIED", Outcome::Refused, OB_REASON_AUTH},
+      {"RESOURCE_EXHAUSTED", Outcome::RetryBlameSink, OB_REASON_RATE_LIMITED},
+      {"FAILED_PRECONDITION", Outcome::Rejected, OB_REASON_INVALID}, /* until a user acts */
+      {"ABORTED", Outcome::Retry, OB_REASON_OTHER},
+      {"OUT_OF_RANGE", Outcome::Retry, OB_REASON_OTHER},
+      {"UNIMPLEMENTED", Outcome::Refused, OB_REASON_OTHER},
+      {"INTERNAL", Outcome::RetryBlameSink, OB_REASON_BROKER},
+      {"UNAVAILABLE", Outcome::RetryBlameSink, OB_REASON_BROKER},
+      {"DATA_LOSS", Outcome::RetryBlameSink, OB_REASON_BROKER},
+      {"UNAUTHENTICATED", Outcome::Refused, OB_REASON_AUTH},
   };
   return rules;
 }

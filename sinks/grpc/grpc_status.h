@@ -37,7 +37,6 @@ struct CodeRule {
   const char *name; /* as gRPC writes it: INVALID_ARGUMENT */
   Outcome outcome;
   ob_reason reason;
-  const char *why; /* for the page */
 };
 /* The rules by number; a number that gRPC does not have is UNKNOWN. */
 const std::vector<CodeRule> &code_rules();

@@ -98,15 +98,14 @@ std::vector<Row<KafkaRecordOptions>> KafkaRecordOptions::rows() {
     }
   return joined<Of>(
       row(TOPIC, &Of::topic, parse_topic,
-          "Topic of an event: a [template](docs/kafka-reference.md#topic-key-partition-timestamp) with "
-          "`${event_type}`, `${header.tenant}` and others."),
+          "Topic of an event: a [template](docs/kafka-reference.md#topic-key-partition-timestamp)."),
       row("key", &Of::key, parse_key, "Key of the record: a template; NULL when a variable has no value.")
           .otherwise("`${partition_key}`"),
       row(PARTITION, &Of::partition, parse_partition, "A number, or a template that makes one.")
           .otherwise("a hash of the key, as in Java's clients"),
       row(TIMESTAMP, &Of::created_at, Choice<bool>{{{"now", false}, {"created_at", true}}},
-          "Time of the record: the time of sending; or when the event was enqueued (never later than now), with which "
-          "a topic deletes what is sent later than its retention."),
+          "Time of the record: the time of sending, or when the event was "
+          "[enqueued](docs/kafka-reference.md#topic-key-partition-timestamp)."),
       format.front(),
       row("key_format", &Of::key_format,
           Choice<KeyFormat>{{{"raw", KeyFormat::Raw},

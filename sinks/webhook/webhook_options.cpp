@@ -41,8 +41,8 @@ const OptionTable<WebhookOptions> &WebhookOptions::table() {
           .otherwise("that of the format"),
       row(BATCH, &Of::batch, As{Batch::parse, "`100`, `100, 256kB`, `100, 256kB, 20ms`, `100, ndjson`"},
           "[Several events in a request](docs/webhooks.md#several-events-in-one-request): at most so many (1 to 10000), "
-          "with a body of so many bytes (1kB to 16MB; default 1MB), for which the first of them waits so long (0 to 5s; "
-          "default 0). The body is a JSON array, with `ndjson` one event in each line (`application/x-ndjson`).")
+          "with so many bytes (1kB to 16MB; default 1MB), for which the first waits so long (0 to 5s; default 0). With "
+          "`ndjson` the body has one event in each line (`application/x-ndjson`), else it is a JSON array.")
           .otherwise("one event in a request, and no list"),
       row(SOURCE, &Of::source, CloudEvents::parse_source, "Of CloudEvents: a template of a URI reference."),
       row(IDEMPOTENCY_KEY, &Of::idempotency_key, Boolean{},

@@ -29,7 +29,7 @@ def psql(pg, db, security, tmp_path):
 def test_the_examples_are_taken(db, psql):
     creations = [example for example in EXAMPLES if "CREATE SERVER" in example]
     changes = [example for example in EXAMPLES if "ALTER USER MAPPING" in example]
-    assert len(creations) + len(changes) == len(EXAMPLES) == 9
+    assert len(creations) + len(changes) == len(EXAMPLES) == 8
     for creation in creations:
         psql(creation)
         for change in list(changes):  # the options that this example has

@@ -1,4 +1,4 @@
-"""The recipes of docs/recipes.md for RabbitMQ: what arrives has the fields and types that MassTransit and NServiceBus document."""
+"""The recipes of the page: what arrives has the fields and types that MassTransit and NServiceBus document."""
 
 import json
 import re
@@ -17,7 +17,7 @@ sys.path.append(str(ROOT / "test/docs"))
 
 from page import Step, chapters, follow  # noqa: E402
 
-PAGE = ROOT / "docs/recipes.md"
+PAGE = Path(__file__).parents[1] / "README.md"
 UUID = {"type": "string", "pattern": "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"}
 TIME = {"type": "string", "pattern": r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$"}
 ADDRESS = {"type": "string", "pattern": "^rabbitmq://"}
@@ -48,10 +48,9 @@ NSERVICEBUS = {
 
 
 def recipe(name: str, broker) -> Step:
-    """With this broker, and with COMMIT, so that the event is sent. The page's output is compared."""
+    """With this broker."""
     [step] = [step for chapter in chapters(PAGE) for step in chapter if step.step == name]
-    assert step.sql.count("ROLLBACK;") == 1 and step.output
-    return Step(step.line, step.sql.replace("localhost:5672", f"127.0.0.1:{broker.port}").replace("ROLLBACK;", "COMMIT;"), step.output)
+    return Step(step.line, step.sql.replace("localhost:5672", f"127.0.0.1:{broker.port}"))
 
 
 def arrived(db, broker, name: str, tmp_path: Path) -> tuple:

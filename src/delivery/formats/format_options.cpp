@@ -30,27 +30,25 @@ std::vector<Row<FormatOptions>> FormatOptions::rows() {
                           {"cloudevents", Format::CloudEvents},
                           {"cloudevents-structured", Format::Structured},
                           {"raw", Format::Raw}}},
-          "[How an event is written](docs/formats.md)."),
+          "[How an event is written](docs/sinks.md#formats)."),
       row(VALUE_FORMAT, &Of::value_format,
           Choice<ValueFormat>{{{"raw", ValueFormat::Raw},
                                {"json_string", ValueFormat::JsonString},
                                {"json_compact", ValueFormat::JsonCompact},
                                {"connect_json", ValueFormat::ConnectJson},
                                {"bytes", ValueFormat::Bytes}}},
-          "How format `debezium` writes a payload: `connect_json` with its schema, `bytes` only `payload_bytes`."),
+          "How format `debezium` [writes a payload](docs/kafka-reference.md#keys-and-values)."),
       row(NULL_BEHAVIOR, &Of::null_behavior,
           Choice<NullBehavior>{{{"keep", NullBehavior::Keep},
                                 {"ignore", NullBehavior::Ignore},
                                 {"optional_bytes", NullBehavior::OptionalBytes}}},
-          "With value_format `json_compact`: `ignore` leaves out members that are null or [], `optional_bytes` those "
-          "that are []."),
+          "With `json_compact`: which [members are left out](docs/kafka-reference.md#keys-and-values)."),
       row(ADDITIONAL_PLACEMENT, &Of::placements,
           As{parse_placements, "`column:header[:alias], ...`, with `envelope` for format `debezium`"},
           "Columns beside the payload; `header.NAME` is a header of the event."),
       row(TOMBSTONE_ON_EMPTY_PAYLOAD, &Of::tombstone_on_empty_payload, Boolean{},
-          "A payload that is NULL: `true` sends a tombstone, a record without a value; `false` sends null, in JSON "
-          "formats.")
-          .otherwise("such events are refused when they are enqueued"),
+          "How a [NULL payload](docs/kafka-reference.md#keys-and-values) is sent: without a value, or as null.")
+          .otherwise("`enqueue()` refuses it"),
       row(SOURCE, &Of::source, CloudEvents::parse_source, "Of CloudEvents: a template of a URI reference."),
   };
 }

@@ -35,11 +35,11 @@ std::vector<Row<HttpPeer>> HttpPeer::rows() {
   using namespace std::chrono_literals;
   return joined<Of>(
       row(TIMEOUT, &Of::timeout, Duration{100ms, 5min},
-          "How long one request may take, with DNS, connecting, TLS and the whole answer. The time that an event waits "
-          "for its key, for the rate or for a connection does not count."),
+          "How long one request may take, with DNS, connecting, TLS and the whole answer, without the wait for a "
+          "connection."),
       row("concurrency", &Of::concurrency, Integer{1, 1000, "requests at a time"},
-          "Each request is of another key; with `ordered 'false'` also of one key. Several workers "
-          "(`outbox.workers`) share it, at least one request each."),
+          "Requests at the same time, each of another key (unless `ordered` is `false`). All workers share it, at least "
+          "one request each."),
       row("allow_http", &Of::allow_http, Boolean{}, "Whether the URL may be http, unencrypted.").by_superuser(),
       row("allow_networks", &Of::networks, As{parse_networks, "CIDR: `10.0.0.0/8, fd00::/8`"},
           "Networks that [are not public](docs/webhooks-reference.md#which-addresses-may-be-reached) and yet may be "
@@ -49,11 +49,10 @@ std::vector<Row<HttpPeer>> HttpPeer::rows() {
           "Authorities of the endpoint's certificate, and of that of an https proxy.")
           .otherwise("the system's authorities"),
       row("rate_limit", &Of::rate, As{parse_rate, "`100/s`, `600/min`, `1000/h`, `1/10s`"},
-          "The maximum of requests, retries included, that start within any interval of that length. They are spread "
-          "evenly: a burst is at most 20 ms' worth of requests, or a fiftieth of the limit if that is less, plus one. "
-          "All workers of a database share the limit. A restart of the server forgets the requests sent just before."),
+          "The [maximum of requests](docs/webhooks-reference.md#concurrency-rate-limits-slow-endpoints) that start within "
+          "any interval of that length."),
       row("max_pause", &Of::max_pause, Duration{1s, 24h},
-          "The longest pause for which an answer may ask (`Retry-After`, `RateLimit-Reset`). A longer one is cut."),
+          "The longest pause that an answer may ask for (`Retry-After`)."),
       within(&Of::proxy, HttpProxy::rows()));
 }
 

@@ -20,8 +20,8 @@ public:
   /* The option that allows further networks: a row of the member that has them. */
   template <class Config> static Row<Config> allow_networks(std::vector<Network> Config::*member) {
     return row("allow_networks", member, As{parse_networks, "CIDR: `127.0.0.0/8, ::1`"},
-               "Networks that [are refused](docs/security.md#an-owner-of-sinks) to a sink whose owner is no superuser "
-               "(the database server itself, link-local addresses, a cloud's metadata) and yet may be connected to.")
+               "Networks that [are refused](docs/security.md#an-owner-of-sinks) to a sink whose owner is no superuser, "
+               "and yet may be reached.")
         .by_superuser();
   }
   /* With `networks` allowed in addition to those of all sinks. Nothing, if the sink's owner is a superuser: every

@@ -62,7 +62,7 @@ std::vector<Row<ConnectOptions>> ConnectOptions::rows() {
       row(SSL_CA_PEM, &Of::ca_pem, Text{check_certificates_pem, "PEM"}, "Authorities of the peer's certificate.")
           .otherwise("the system's authorities"),
       row(ENABLE_SSL_CERTIFICATE_VERIFICATION, &Of::verify, Boolean{},
-          "Verify the peer's certificate, and that it is made out to its host."),
+          "Verify the peer's certificate and its host name."),
       ClientCertificate::rows());
 }
 

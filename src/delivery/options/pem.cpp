@@ -139,10 +139,9 @@ std::vector<Row<ClientCertificate>> ClientCertificate::rows() {
   using Of = ClientCertificate;
   return {
       row(SSL_CERTIFICATE_PEM, &Of::certificate_pem, Text{check_certificates_pem, "PEM"},
-          "The client's certificate, for mutual TLS; its authorities may follow.")
+          "The client's certificate; its authorities may follow.")
           .in_user_mapping(),
-      row(SSL_KEY_PEM, &Of::key_pem, Text{check_key_pem, "PEM"},
-          "The private key of `ssl_certificate_pem`, without a password.")
+      row(SSL_KEY_PEM, &Of::key_pem, Text{check_key_pem, "PEM"}, "The certificate's private key, without a password.")
           .as_secret(),
   };
 }
