@@ -5,7 +5,9 @@ CREATE EXTENSION IF NOT EXISTS outbox;
 RESET client_min_messages;
 
 SELECT p.proname AS name, CASE p.prokind WHEN 'p' THEN 'procedure' WHEN 'f' THEN 'function' ELSE p.prokind::text END AS kind, count(*) AS signatures
-FROM pg_proc AS p WHERE p.pronamespace = 'outbox'::regnamespace GROUP BY 1, 2 ORDER BY p.proname COLLATE "C";
+FROM pg_proc AS p JOIN pg_depend AS d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e'
+JOIN pg_extension AS e ON e.oid = d.refobjid AND e.extname = 'outbox'
+WHERE p.pronamespace = 'outbox'::regnamespace GROUP BY 1, 2 ORDER BY p.proname COLLATE "C";
 
 -- Without indexes, and without the partitions of single days
 SELECT c.relname AS name, CASE c.relkind WHEN 'r' THEN 'table' WHEN 'p' THEN 'table' WHEN 'v' THEN 'view' WHEN 'S' THEN 'sequence' ELSE c.relkind::text END AS kind

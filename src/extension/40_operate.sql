@@ -230,7 +230,7 @@ COMMENT ON COLUMN outbox.sinks.dead_total IS 'Events that became dead letters si
 COMMENT ON COLUMN outbox.sinks.redriven_late IS
   'Dead letters redriven by force and delivered after later events of their keys, since stats_since.';
 COMMENT ON COLUMN outbox.sinks.unanswered IS
-  'Events that were sent again because no answer came: at most so many arrived twice, since stats_since.';
+  'Events sent again because no answer came, since stats_since: at most so many arrived twice.';
 COMMENT ON COLUMN outbox.sinks.stats_since IS
   'Since when the totals count: the server''s start, a process''s crash, or outbox.reset_stats().';
 COMMENT ON COLUMN outbox.workers.database IS 'The database that the worker serves.';
