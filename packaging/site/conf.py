@@ -30,8 +30,7 @@ NAVIGATION = {
     "Start": "docs/quick-start docs/install docs/glossary docs/migration docs/cdc",
     "Enqueue and consume": "docs/enqueue docs/formats docs/consuming docs/testing-your-application examples/README",
     "Sinks": f"docs/sinks docs/kafka docs/webhooks docs/recipes docs/manual {KINDS} sinks/new-sink",
-    "Operate": "docs/operations docs/monitoring docs/retention docs/scaling docs/backup-and-upgrade docs/security docs/patroni docs/cloudnativepg"
-               " docs/managed",
+    "Operate": "docs/operations docs/monitoring docs/retention docs/scaling docs/high-availability docs/security docs/managed",
     "Reference": "docs/settings docs/reference docs/kafka-reference docs/webhooks-reference CHANGELOG",
     "Why to trust it": "docs/promises docs/why-trust-it docs/performance bench/README conformance/README docs/faq src/README test/README CONTRIBUTING SECURITY",
 }

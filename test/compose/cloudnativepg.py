@@ -1,4 +1,4 @@
-"""Checks the manifests of docs/cloudnativepg.md against CloudNativePG's CRDs: cloudnativepg.py FOLDER, which holds config/crd/bases of its source."""
+"""Checks the manifests of docs/high-availability.md against CloudNativePG's CRDs: cloudnativepg.py FOLDER, which holds config/crd/bases of its source."""
 
 import re
 import sys
@@ -29,7 +29,8 @@ def main() -> None:
         schema = strict(crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"])
         schema["properties"]["metadata"] = {"type": "object"}
         schemas[crd["spec"]["names"]["kind"]] = schema
-    for text in re.findall(r"^```yaml\n(.*?)^```", (ROOT / "docs/cloudnativepg.md").read_text(), re.MULTILINE | re.DOTALL):
+    page = (ROOT / "docs/high-availability.md").read_text().partition("## CloudNativePG\n")[2].partition("\n## ")[0]
+    for text in re.findall(r"^```yaml\n(.*?)^```", page, re.MULTILINE | re.DOTALL):
         manifest = yaml.safe_load(text)
         jsonschema.validate(manifest, schemas[manifest["kind"]])
         print(f"ok: {manifest['kind']} {manifest['metadata']['name']}")
