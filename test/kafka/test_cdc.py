@@ -1,4 +1,4 @@
-"""docs/cdc.md with the real Debezium: it reads outbox.events from the WAL and makes the same records as the worker."""
+"""docs/logical-replication.md with the real Debezium: it reads outbox.events from the WAL and makes the same records as the worker."""
 
 import json
 import re
@@ -10,7 +10,7 @@ from outbox_rig.guide import Guide
 
 # The router makes the records; the speed of the JVM does not matter.
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
-PAGE = "docs/cdc.md"
+PAGE = "docs/logical-replication.md"
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""docs/managed.md with two servers; the publisher has neither the extension nor the preload."""
+"""docs/logical-replication.md with two servers; the publisher has neither the extension nor the preload."""
 
 import json
 from contextlib import suppress
@@ -12,7 +12,7 @@ from outbox_rig.postgres import Postgres
 from outbox_rig.receiver import SECRET
 from outbox_rig.traffic import Applications, Number, check
 
-PAGE = "docs/managed.md"
+PAGE = "docs/logical-replication.md"
 KEYS = [f"key{n}" for n in range(6)]
 CONNECTION = "host=publisher.example dbname=shop user=outbox_replication password=''change me'' sslmode=verify-full sslrootcert=system"
 KAFKA = "CREATE SERVER main FOREIGN DATA WRAPPER outbox_kafka\n  OPTIONS (bootstrap_servers 'localhost:9092');"
