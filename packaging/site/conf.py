@@ -30,7 +30,7 @@ NAVIGATION = {
     "Start": "docs/install docs/glossary docs/migration",
     "Enqueue and consume": "docs/enqueue docs/formats docs/consuming examples/README",
     "Sinks": f"docs/sinks docs/kafka docs/webhooks docs/recipes docs/manual {KINDS} sinks/new-sink",
-    "Operate": "docs/operations docs/monitoring docs/retention docs/scaling docs/high-availability docs/logical-replication docs/security",
+    "Operate": "docs/operations docs/monitoring docs/tables-and-size docs/high-availability docs/logical-replication docs/security",
     "Reference": "docs/settings docs/reference docs/kafka-reference docs/webhooks-reference CHANGELOG",
     "Why to trust it": "docs/promises docs/why-trust-it docs/performance bench/README conformance/README docs/faq src/README test/README CONTRIBUTING SECURITY",
 }

@@ -144,6 +144,15 @@ def test_a_test_database_made_from_the_template_has_the_extension(server):
             admin.execute("DROP DATABASE IF EXISTS docs_django WITH (FORCE)")
 
 
+def test_the_storage_options_on_the_page_are_those_of_the_tables(db):
+    page = (ROOT / "docs/tables-and-size.md").read_text()
+    for table, changes in (("events_pending", ()), ("leases", ("fillfactor", "autovacuum_vacuum_threshold"))):
+        row = re.search(rf"^\| `outbox.{table}` .*$", page, re.MULTILINE)[0]
+        options = dict(option.split("=") for option in db.value("SELECT reloptions FROM pg_class WHERE oid = %s::regclass", f"outbox.{table}"))
+        named = {name: value for name, value in re.findall(r"`(\w+) = (-?\d+)`", row)}
+        assert named == {name: value for name, value in options.items() if not changes or name in changes}
+
+
 def test_blocks_that_are_steps_are_followed_by_a_test():
     """These blocks are left out above."""
     files = [path for folder in (ROOT / "test", *ROOT.glob("sinks/*/test")) for path in folder.rglob("test_*.py")]
