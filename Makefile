@@ -265,7 +265,7 @@ release: ## all of a release in build/release, built in fresh systems, as root; 
 
 ##@ Documentation and style
 .PHONY: docs docs-site diagrams plots dashboard lint format
-docs: ## docs/reference.md and docs/settings.md, from the code
+docs: ## docs/reference.md, and the tables of other pages, from the code
 	test/docs/generate
 docs-site: ## docs/ as a site with search, in build/site; a broken link fails
 	packaging/site/build
