@@ -273,7 +273,7 @@ release: ## all of a release in build/release, built in fresh systems, as root; 
 
 ##@ Documentation and style
 .PHONY: docs surface docs-site diagrams plots dashboard lint format
-docs: ## docs/reference.md and docs/settings.md, from the code
+docs: ## docs/reference.md, and the tables of other pages, from the code
 	test/docs/generate
 surface: ## test/docs/surface.txt, the list of what stays: docs/compatibility.md
 	test/docs/generate surface

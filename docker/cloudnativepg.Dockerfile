@@ -1,4 +1,4 @@
-# CloudNativePG's image with outbox in it, for PostgreSQL 15 to 17: docs/cloudnativepg.md.
+# CloudNativePG's image with outbox in it, for PostgreSQL 15 to 17: docs/high-availability.md.
 ARG PG_MAJOR=17
 
 FROM postgres:${PG_MAJOR}-trixie AS build

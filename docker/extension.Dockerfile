@@ -1,4 +1,4 @@
-# Only the extension, for CloudNativePG's image volumes (PostgreSQL 18): docs/cloudnativepg.md.
+# Only the extension, for CloudNativePG's image volumes (PostgreSQL 18): docs/high-availability.md.
 # packaging/image-volume says which files.
 ARG PG_MAJOR=18
 

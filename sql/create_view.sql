@@ -13,7 +13,7 @@ BEGIN
   FROM (SELECT date_trunc('day', now(), 'UTC') - n * interval '1 day' AS day FROM unnest(ARRAY[-1, 0]) AS n) AS d;
 END
 $$;
--- The blocks of docs/migration.md, with this test's role in place of the application's
+-- The blocks of docs/migration.md and the files of docs/views, with this test's role in place of the application's
 SET client_min_messages = warning;
 \setenv STEP prepare
 \set move `sed -n "/^<!-- step: $STEP -->$/,/^\x60\x60\x60$/{/^[<\x60]/d;s/ TO app;/ TO regress_outbox_shape;/;p}" "$PG_ABS_SRCDIR/docs/migration.md"`
@@ -86,8 +86,7 @@ INSERT INTO events_outboxevent VALUES
   ('01890a5d-ac96-774b-bcce-b302099a7011', 'Order', 'old', 'b', '{}', now() - interval '1 hour', NULL, 3, 'timeout'),
   ('01890a5d-ac96-774b-bcce-b302099a7012', 'Order', 'old', 'a', '{}', now() - interval '2 hours', NULL, 0, NULL),
   ('01890a5d-ac96-774b-bcce-b302099a7013', 'Order', 'old', 'sent', '{}', now() - interval '3 hours', now(), 0, NULL);
-\setenv STEP 'view, Django'
-\set move `sed -n "/^<!-- step: $STEP -->$/,/^\x60\x60\x60$/{/^[<\x60]/d;s/ TO app;/ TO regress_outbox_shape;/;p}" "$PG_ABS_SRCDIR/docs/migration.md"`
+\set move `sed 's/ TO app;/ TO regress_outbox_shape;/' "$PG_ABS_SRCDIR/docs/views/django.sql"`
 :move
 SELECT event_type, status, attempts, last_error FROM outbox.events ORDER BY position;
 SELECT count(*) AS triggers FROM pg_trigger WHERE tgrelid = 'events_outboxevent'::regclass;
@@ -113,8 +112,7 @@ CREATE TABLE outbox_messages (
   retry_count int NOT NULL DEFAULT 0, available_at timestamptz NOT NULL DEFAULT now(), created_at timestamptz NOT NULL DEFAULT now(), updated_at timestamptz);
 INSERT INTO outbox_messages (aggregate_type, aggregate_id, event_type, payload, status, retry_count) VALUES
   ('Order', 'old', 'a', '{}', 'NEW', 2), ('Order', 'old', 'sent', '{}', 'SENT', 0), ('Order', 'old', 'dead', '{}', 'FAILED', 9), ('Order', 'old', 'b', '{}', 'NEW', 0);
-\setenv STEP 'view, bigint'
-\set move `sed -n "/^<!-- step: $STEP -->$/,/^\x60\x60\x60$/{/^[<\x60]/d;s/ TO app;/ TO regress_outbox_shape;/;p}" "$PG_ABS_SRCDIR/docs/migration.md"`
+\set move `sed 's/ TO app;/ TO regress_outbox_shape;/' "$PG_ABS_SRCDIR/docs/views/identity.sql"`
 :move
 SELECT event_type, status, retry_count FROM outbox_messages ORDER BY id;
 SELECT headers, partition_key FROM outbox.events ORDER BY position;
@@ -141,8 +139,7 @@ TRUNCATE outbox.events, outbox_internal.dedup, outbox_internal.rescan_queue;
 CREATE TABLE outbox (id text PRIMARY KEY, aggregate_type text, aggregate_id text, type text, payload jsonb, created_at timestamptz DEFAULT now(), processed_at timestamptz);
 INSERT INTO outbox VALUES ('evt_2', 'Order', 'old', 'b', '{}', now() - interval '1 hour'), ('evt_1', 'Order', 'old', 'a', '{}', now() - interval '2 hours'), ('evt_0', 'Order', 'old', 'sent', '{}', now());
 UPDATE outbox SET processed_at = now() WHERE type = 'sent';
-\setenv STEP 'view, text'
-\set move `sed -n "/^<!-- step: $STEP -->$/,/^\x60\x60\x60$/{/^[<\x60]/d;s/ TO app;/ TO regress_outbox_shape;/;p}" "$PG_ABS_SRCDIR/docs/migration.md"`
+\set move `sed 's/ TO app;/ TO regress_outbox_shape;/' "$PG_ABS_SRCDIR/docs/views/text-id.sql"`
 :move
 SELECT id, type, processed_at FROM outbox ORDER BY created_at;
 SET ROLE regress_outbox_shape;
@@ -167,8 +164,7 @@ CREATE TABLE outbox (event_id uuid PRIMARY KEY, event_type text, payload text, s
 INSERT INTO outbox VALUES
   ('01890a5d-ac96-774b-bcce-b302099a7021', 'b', '{"n": 2}', 'NEW', now() - interval '1 hour'), ('01890a5d-ac96-774b-bcce-b302099a7022', 'a', '{"n": 1}', 'NEW', now() - interval '2 hours'),
   ('01890a5d-ac96-774b-bcce-b302099a7023', 'dead', '{}', 'ERROR', now()), ('01890a5d-ac96-774b-bcce-b302099a7024', 'sent', '{}', 'SENT', now());
-\setenv STEP 'view, no aggregate'
-\set move `sed -n "/^<!-- step: $STEP -->$/,/^\x60\x60\x60$/{/^[<\x60]/d;s/ TO app;/ TO regress_outbox_shape;/;p}" "$PG_ABS_SRCDIR/docs/migration.md"`
+\set move `sed 's/ TO app;/ TO regress_outbox_shape;/' "$PG_ABS_SRCDIR/docs/views/no-aggregate.sql"`
 :move
 SELECT event_type, payload, status FROM outbox ORDER BY occurred_at;
 SET ROLE regress_outbox_shape;

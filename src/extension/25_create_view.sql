@@ -207,10 +207,8 @@ END
 $body$;
 COMMENT ON FUNCTION outbox.create_view(text, json, text[], text) IS
   'Creates a view of outbox.events for an application whose statements expect an outbox table of its own. The JSON '
-  'object has the columns of the view in order, each with its meaning: a column of outbox.events (id, '
-  'aggregate_type, aggregate_id, event_type, payload, payload_bytes, content_type, headers, partition_key, '
-  'dedup_key, seq, created_at, attempts, status, last_error, sent_at, last_attempt_at, sink, position), '
-  'available_at (never NULL), retry_at (available_at as it is: NULL means at once), sent (a boolean), or '
-  'updated_at; after the meaning, a type may follow, such as "payload text". statuses: the words for PENDING, SENT '
-  'and FAILED. aggregate_type: of every event, if the view has no such column. INSERT, UPDATE, DELETE and FOR '
-  'UPDATE SKIP LOCKED work on the view, with the rights that its user has on outbox.events.';
+  'object has the columns of the view in order, each with its meaning: a column of outbox.events, available_at '
+  '(never NULL), retry_at (NULL means at once), sent (a boolean), or updated_at; a type may follow, such as '
+  '"payload text". statuses: the words for PENDING, SENT and FAILED. aggregate_type: of every event, if the view '
+  'has no such column. INSERT, UPDATE, DELETE and FOR UPDATE SKIP LOCKED work on the view, with the rights that its '
+  'user has on outbox.events.';

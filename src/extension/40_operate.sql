@@ -158,15 +158,10 @@ CREATE OR REPLACE VIEW outbox.sinks AS
 COMMENT ON VIEW outbox.sinks IS
   'One row per sink: what waits, how it is delivered, and totals since stats_since. state is one of: delivering, '
   'idle, failing, waiting, recording fails, degraded, circuit open, paused, paused by endpoint, disabled: 410, '
-  'disabled: disable_after, misconfigured, waiting for a synchronous standby, no worker, not preloaded, dropped (the '
-  'sink does not exist any more, but has events). failing: no event is in flight, and events that have failed wait '
-  'for their next attempt. waiting: no event is in flight, and one has been due for two seconds (a rate limit, a '
-  'locked row, an event of another cluster, a worker that stands still: outbox.doctor() may say which). recording '
-  'fails: for two seconds, delivered events could not be recorded (outbox.doctor() says why). The sinks of an idle '
-  'database (outbox.worker_idle_timeout), whose workers have left, are idle, unless committed rows say otherwise. '
-  'Counts of large tables are estimates and marked as such. Ages come from committed rows, so they are right even if '
-  'the worker stands still; oldest_pending_age is a lower bound while thousands of events are failing. last_error is '
-  'the last one since stats_since or, if there was none, that of an event that has failed and waits.';
+  'disabled: disable_after, misconfigured, waiting for a synchronous standby, no worker, not preloaded, dropped; '
+  'docs/monitoring.md says when. Counts of large tables are estimates and marked as such. Ages come from committed '
+  'rows, so they are right even if the worker stands still; oldest_pending_age is a lower bound while thousands of '
+  'events are failing.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.forget_statistics(server oid) RETURNS void
 LANGUAGE c VOLATILE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp

@@ -93,7 +93,7 @@ AS $$
     CASE w.kind WHEN 'kafka' THEN 10000 ELSE 20000 END,
     (SELECT extract(epoch FROM max(o.option_value::interval))::bigint * 1000 + 5000
      FROM pg_options_to_table(s.srvoptions) AS o
-     WHERE o.option_name IN ('timeout', 'connect_timeout')
+     WHERE o.option_name IN ('timeout', 'connect_timeout', 'wait_timeout')
        AND o.option_value ~ '^[0-9]+ *(ms|s|m|min|h)$')))
   FROM pg_foreign_server AS s JOIN outbox_internal.wrappers AS w ON w.oid = s.srvfdw
   WHERE s.oid = probe_patience.server
@@ -111,11 +111,9 @@ AS 'MODULE_PATHNAME', 'outbox_probe';
 COMMENT ON FUNCTION outbox.probe(text, interval, boolean) IS
   'Lets the worker try a sink with its committed options, whatever the state of the sink: it connects (a webhook: '
   'resolve, network guard, TLS, then the request OPTIONS *, for which any answer will do), authenticates, and asks '
-  'for metadata and rights. It sends no event and creates no topic. It looks for the topics of the option topic and '
-  'of pending events. With send => true a sink of its own then delivers a test event like any other, of type '
-  'outbox.probe, whose message has the header outbox-probe: true. Returns '
-  'one row per step with its duration; a failed step says why and what to do, and '
-  'ok is NULL for what could not be looked at. Without timeout it waits as long as the sink would: 20 seconds '
-  '(Kafka: 10), or 5 seconds more than its options timeout and connect_timeout, at most 5 minutes. '
-  'Needs USAGE on the server. '
+  'for metadata and rights, also of the topics of pending events. It sends no event and creates no topic. With send '
+  '=> true a sink of its own then delivers a test event of type outbox.probe, whose message has the header '
+  'outbox-probe: true. Returns one row per step; a failed step says why and what to do, and ok is NULL for what '
+  'could not be looked at. Without timeout it waits as long as the sink would: 20 seconds (Kafka: 10), or 5 seconds '
+  'more than its options timeout and connect_timeout, at most 5 minutes. Needs USAGE on the server. '
   'To check that all is well: SELECT bool_and(ok IS TRUE) FROM outbox.probe(''name'').';

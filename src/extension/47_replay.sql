@@ -44,10 +44,8 @@ AS 'MODULE_PATHNAME', 'outbox_replay';
 COMMENT ON FUNCTION outbox.replay(text, anycompatible, anycompatible, text, uuid) IS
   'Sends delivered events again, with their ids: those that were delivered from since to before until, by default '
   'now, and are still kept (outbox.retention). Both are times, or intervals counted back from now: '
-  'outbox.replay(''main'', ''2 hours''). Returns the number of events. It includes events that this sink delivered, '
-  'and events that only other sinks delivered and that this one takes by its options; so a sink that was created '
-  'later gets the events that it missed. events selects by event type, with globs as in a sink''s option. The events '
-  'are sent in their old order, as if they were enqueued now, after pending events. Events that are pending or dead '
-  'letters for the sink are left out. With event instead of since, it sends this one event, whichever sink delivered '
-  'it: outbox.replay(''main'', event => id). If that one is pending, a dead letter or not kept, it returns 0 with a '
-  'warning. Needs USAGE on the foreign server.';
+  'outbox.replay(''main'', ''2 hours''). Returns their number. It includes events that only other sinks delivered '
+  'and that this one takes by its options. events selects by event type, with globs. The events are sent in their '
+  'old order, after pending events. Events that are pending or dead letters for the sink are left out. With event '
+  'instead of since, it sends this one event, whichever sink delivered it: outbox.replay(''main'', event => id); it '
+  'returns 0 with a warning if it cannot. Needs USAGE on the foreign server.';

@@ -1,6 +1,5 @@
-"""Checks the manifests of docs/cloudnativepg.md against CloudNativePG's CRDs: cloudnativepg.py FOLDER, which holds config/crd/bases of its source."""
+"""Checks docs/cloudnativepg.yaml against CloudNativePG's CRDs: cloudnativepg.py FOLDER, which holds config/crd/bases of its source."""
 
-import re
 import sys
 from pathlib import Path
 
@@ -29,8 +28,7 @@ def main() -> None:
         schema = strict(crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"])
         schema["properties"]["metadata"] = {"type": "object"}
         schemas[crd["spec"]["names"]["kind"]] = schema
-    for text in re.findall(r"^```yaml\n(.*?)^```", (ROOT / "docs/cloudnativepg.md").read_text(), re.MULTILINE | re.DOTALL):
-        manifest = yaml.safe_load(text)
+    for manifest in yaml.safe_load_all((ROOT / "docs/cloudnativepg.yaml").read_text()):
         jsonschema.validate(manifest, schemas[manifest["kind"]])
         print(f"ok: {manifest['kind']} {manifest['metadata']['name']}")
 

@@ -6,11 +6,10 @@ import doctor
 import kafka_errors
 import option_tables
 import reference
-import settings
 import surface
 from outbox_rig import Rig
 
-PAGES = (settings, reference, doctor, kafka_errors, *option_tables.PAGES)
+PAGES = (reference, doctor, kafka_errors, *option_tables.PAGES)
 
 if __name__ == "__main__":
     with Rig("docs") as rig, rig.postgres().connect() as connection:

@@ -1,16 +1,35 @@
-"""docs/reference.md, generated from the comments on the extension's functions, views and columns: `make docs` writes
-it, a test compares it."""
+"""docs/reference.md, generated from the comments on the extension's functions, views and columns, and from the server's list of settings: `make docs`
+writes it, a test compares it."""
 
 import re
 
 import psycopg
+import settings
 from outbox_rig.paths import ROOT
 
 PAGE = ROOT / "docs/reference.md"
-HEAD = """# Functions and views
+HEAD = """# Reference: functions, views, settings
 In psql: `\\df+ outbox.*`, `\\d+ outbox.sinks`. `make docs` makes this page from these descriptions. The schema `outbox_internal` contains internals and is not for use.
 Functions of `outbox_inbox` that are not on this page are internals too.
+Options of a sink: [sinks.md](sinks.md#options). Words: [at the end](#words).
 
+"""
+# The words of this documentation, of the views and of the messages; each has one meaning.
+WORDS = """
+## Words
+- **event**: one row of `outbox.events` for each sink that takes it, all with the same `id`.
+- **aggregate**: the thing to which the event happened: `aggregate_type` ("Order") and `aggregate_id` ("42").
+- **key**: `partition_key`, by default the `aggregate_id`; the order is kept within it. A **blocked key** waits for its first event, which has failed.
+- **sink**: a destination: a foreign server. Its **kind** is its foreign data wrapper.
+- **routing**: the choice of an event's sinks, in the INSERT, by the sinks' options `events`, `aggregates` and `match`.
+- **worker**: the background process that delivers a database's events. The **launcher**, one per server, starts workers.
+- **position**: the number that orders the rows of `outbox.events`, given in the INSERT. A transaction that commits late has a position below others that
+  are already delivered; the worker finds it all the same.
+- **in flight**: claimed by a worker and not yet recorded.
+- **attempt**: one try that failed for a fault of the event itself. After `max_attempts` the event is a **dead letter**, with status `FAILED`.
+- **circuit**: it opens when a sink is down as a whole. Then single events probe the sink, and all others wait.
+- **redrive**: to send a dead letter again, in its place in the order of its key. **Replay**: to send kept events again.
+- **origin**: the cluster and database in which an event was enqueued ([whose event is it](high-availability.md#whose-event-is-it)).
 """
 # All functions of the schema outbox, by the user's task, and what is for users in the schema of another extension.
 CHAPTERS = {
@@ -28,11 +47,27 @@ FUNCTIONS = """
     SELECT p.oid::regprocedure::text, CASE p.prokind WHEN 'p' THEN 'CALL ' ELSE '' END, pg_get_function_arguments(p.oid),
            CASE WHEN p.prokind = 'p' THEN NULL ELSE pg_get_function_result(p.oid) END, obj_description(p.oid, 'pg_proc')
     FROM pg_proc AS p WHERE p.pronamespace::regnamespace || '.' || p.proname = %s ORDER BY 1"""
+# Each metric is a column, and docs/monitoring.md has its meaning.
+METRICS = {"outbox.database_metrics", "outbox.sink_metrics", "outbox.failure_metrics"}
+PARAMETER = re.compile(r"^((?:IN |OUT )?\S+) (.*?)( DEFAULT .*)?$")
 # Types and defaults as users write them.
-SHORT = ((re.compile(r"(DEFAULT (?:NULL|'[^']*'))::[a-z \[\]]+(?=[,)])"), r"\1"), (re.compile("timestamp with time zone"), "timestamptz"))
+SHORT = ((re.compile(r"(DEFAULT (?:NULL|'[^']*'))::[a-z \[\]]+(?=[,)]|$)"), r"\1"), (re.compile("timestamp with time zone"), "timestamptz"))
 COLUMNS = """
     SELECT a.attname, format_type(a.atttypid, a.atttypmod), col_description(a.attrelid, a.attnum)
     FROM pg_attribute AS a WHERE a.attrelid = %s::regclass AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum"""
+
+
+def one_signature(lists: list[str]) -> str:
+    """Functions that differ only in types are one, with each type that a parameter may have."""
+    parts = [[PARAMETER.match(part).groups() for part in re.split(r", (?!OUT$)", arguments)] for arguments in lists if arguments]
+    if len(parts) < 2:
+        return "".join(lists)
+    merged = []
+    for found in zip(*parts, strict=True):
+        [name] = {name for name, *_ in found}
+        default = next((default for *_, default in found if default), "")
+        merged.append(f"{name} {' | '.join(dict.fromkeys(kind for _, kind, _ in found))}{default}")
+    return ", ".join(merged)
 
 
 def qualified(name: str) -> str:
@@ -45,21 +80,27 @@ def made(connection: psycopg.Connection) -> str:
     text = HEAD
     for chapter, names in CHAPTERS.items():
         text += f"## {chapter}\n"
-        for name in names:
-            name = qualified(name)
+        for name in map(qualified, names):
             rows = connection.execute(FUNCTIONS, [name]).fetchall()
             if not rows:
                 raise ValueError(f"there is no function {name}")
-            signatures = "\n".join(f"{call}{name}({arguments}){' → ' + result if result else ''}" for _, call, arguments, result, _ in rows)
+            _, call, _, result, _ = rows[0]
+            lists = [arguments for _, _, arguments, _, _ in rows]
             for pattern, short in SHORT:
-                signatures = pattern.sub(short, signatures)
+                lists = [pattern.sub(short, arguments) for arguments in lists]
+                result = pattern.sub(short, result) if result else result
+            signatures = f"{call}{name}({one_signature(lists)}){' → ' + result if result else ''}"
             comments = dict.fromkeys(comment for *_, comment in rows)
             text += f"### {name}\n```text\n{signatures}\n```\n" + "\n\n".join(comments) + "\n\n"
     text += "## Views and tables\n"
     for name in map(qualified, RELATIONS):
         comment = connection.execute("SELECT obj_description(%s::regclass, 'pg_class')", [name]).fetchone()[0]
-        text += f"### {name}\n{comment}\n\n| column | type | |\n|---|---|---|\n"
+        text += f"### {name}\n{comment}"
+        if name in METRICS:
+            text += " Its columns are the [metrics](monitoring.md#metrics) and their labels, named without `outbox_`.\n\n"
+            continue
+        text += "\n\n| column | type | |\n|---|---|---|\n"
         for column, kind, meaning in connection.execute(COLUMNS, [name]):
             text += f"| `{column}` | {kind} | {meaning or ''} |\n"
         text += "\n"
-    return text.rstrip("\n") + "\n"
+    return text.rstrip("\n") + "\n" + settings.made(connection) + WORDS

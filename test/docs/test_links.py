@@ -48,6 +48,13 @@ def test_every_page_is_in_the_navigation_of_the_site():
     assert [path.parent.name for path in ROOT.glob("test/*/README.md") if f"{path.parent.name}/README" not in below] == []
 
 
+def test_a_part_of_a_file_is_a_part_of_it():
+    """Pages that show the lines that matter of a file beside them."""
+    parts = [(page, name, text) for page in PAGES for name, text in re.findall(r"<!-- part of: (\S+) -->\n```\w+\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)]
+    assert len(parts) >= 2
+    assert [(page.name, name) for page, name, text in parts if not any(text in path.read_text() for path in page.parent.glob(f"**/{name}"))] == []
+
+
 def test_files_that_are_named_exist():
     named = set(re.findall(r"`((?:src|test|docs|sql|expected|sinks|\.githooks|\.ci|\.github)/[\w./*-]*)`", (ROOT / "CONTRIBUTING.md").read_text()))
     assert len(named) > 20

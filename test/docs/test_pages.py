@@ -1,11 +1,15 @@
 """Every SQL example of README.md and docs/ is run as it is printed."""
 
 import itertools
+import os
 import re
+import subprocess
 
+import psycopg
 import pytest
+from outbox_rig import patient
 from outbox_rig.certificates import Authority
-from outbox_rig.paths import ROOT
+from outbox_rig.paths import ROOT, pg_config
 from outbox_rig.receiver import SECRET
 from psycopg import sql
 
@@ -86,10 +90,10 @@ def test_every_statement_is_in_a_fence():
 
 def test_a_newcomer_pastes_the_first_pages_into_a_fresh_server(rig, tmp_path):
     """The page as printed, in order and complete, with only the page's own settings: no role, no table, no broker."""
-    readme, quick_start = ROOT / "README.md", ROOT / "docs/quick-start.md"
-    config = "".join(re.findall(r"```ini\n(.*?)```", quick_start.read_text(), re.DOTALL))
+    readme, first_steps = ROOT / "README.md", ROOT / "docs/install.md"
+    config = "".join(re.findall(r"```ini\n(.*?)```", first_steps.read_text(), re.DOTALL))
     fresh = rig.postgres(settings={"shared_preload_libraries": ""} | dict(re.findall(r"^(\S+) = '(.*?)'", config, re.MULTILINE)))
-    for page in (readme, quick_start):
+    for page in (readme, first_steps):
         assert not re.search("<!-- (setup|fresh database|step)", page.read_text()), "nothing is hidden from readers"
         [steps] = chapters(page)
         with fresh.connect() as admin:
@@ -99,6 +103,55 @@ def test_a_newcomer_pastes_the_first_pages_into_a_fresh_server(rig, tmp_path):
             assert connection.execute("SELECT DISTINCT event_type FROM outbox.events").fetchall() == [("order.paid",)]
             assert connection.execute("SELECT status FROM orders").fetchall() == [("paid",)]
     fresh.close()
+
+
+def test_a_setting_by_sql_comes_after_the_restart(rig):
+    """The order of the page: without the library, PostgreSQL 15 and 16 do not know the setting, and the statement fails."""
+    fresh = rig.postgres(settings={"shared_preload_libraries": ""})
+    with fresh.connect() as admin:
+        if admin.info.server_version < 170000:
+            with pytest.raises(psycopg.errors.UndefinedObject) as refused:
+                admin.execute("ALTER SYSTEM SET outbox.retention = '1d'")
+            assert f"`{refused.value.diag.message_primary}`" in (ROOT / "docs/install.md").read_text()
+        admin.execute("ALTER SYSTEM SET shared_preload_libraries = 'outbox'")
+    fresh.restart()
+    with fresh.connect() as admin:
+        admin.execute("ALTER SYSTEM SET outbox.retention = '1d'")
+    fresh.close()
+
+
+def test_a_test_database_made_from_the_template_has_the_extension(server):
+    """Django's test runner, as docs/enqueue.md prepares it: a role without superuser rights makes the database, and its test sees the events of a
+    transaction in whose savepoints they were enqueued."""
+    page = (ROOT / "docs/enqueue.md").read_text()
+    [prepare] = [text for text in re.findall(r"^```sh\n(.*?)^```$", page, re.MULTILINE | re.DOTALL) if "outbox_template" in text]
+    [query] = re.findall(r'cursor.execute\("(.*?)"\)', page)
+    with server.connect() as admin:
+        admin.execute("CREATE ROLE app LOGIN CREATEDB")
+    try:
+        subprocess.run(["bash", "-euc", prepare], env=os.environ | {"PATH": f"{pg_config('bindir')}:{os.environ['PATH']}", "PGHOST": str(server.host),
+                                                               "PGPORT": str(server.port), "PGUSER": "postgres"}, check=True, timeout=patient(60))
+        with server.connect(user="app") as app:
+            app.execute("CREATE DATABASE docs_django TEMPLATE outbox_template")
+        with server.connect("docs_django", user="app", autocommit=False) as app:
+            with app.transaction(force_rollback=True), app.transaction(), app.transaction():
+                app.execute("SELECT outbox.enqueue('Order', 1, 'OrderPlaced', '{}')")
+                assert [event_type for _, event_type in app.execute(query)] == ["OrderPlaced"]
+            assert app.execute("SELECT count(*) FROM outbox.events").fetchone() == (0,)
+    finally:
+        with server.connect() as admin:
+            admin.execute("UPDATE pg_database SET datistemplate = false WHERE datname = 'outbox_template'")
+            admin.execute("DROP DATABASE IF EXISTS outbox_template WITH (FORCE)")
+            admin.execute("DROP DATABASE IF EXISTS docs_django WITH (FORCE)")
+
+
+def test_the_storage_options_on_the_page_are_those_of_the_tables(db):
+    page = (ROOT / "docs/tables-and-size.md").read_text()
+    for table, changes in (("events_pending", ()), ("leases", ("fillfactor", "autovacuum_vacuum_threshold"))):
+        row = re.search(rf"^\| `outbox.{table}` .*$", page, re.MULTILINE)[0]
+        options = dict(option.split("=") for option in db.value("SELECT reloptions FROM pg_class WHERE oid = %s::regclass", f"outbox.{table}"))
+        named = {name: value for name, value in re.findall(r"`(\w+) = (-?\d+)`", row)}
+        assert named == {name: value for name, value in options.items() if not changes or name in changes}
 
 
 def test_blocks_that_are_steps_are_followed_by_a_test():

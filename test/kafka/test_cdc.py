@@ -1,7 +1,6 @@
-"""docs/cdc.md with the real Debezium: it reads outbox.events from the WAL and makes the same records as the worker."""
+"""docs/logical-replication.md with the real Debezium: it reads outbox.events from the WAL and makes the same records as the worker."""
 
 import json
-import re
 
 import pytest
 from outbox_rig import ROOT, Consumer, Record, wait_until
@@ -10,7 +9,7 @@ from outbox_rig.guide import Guide
 
 # The router makes the records; the speed of the JVM does not matter.
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
-PAGE = "docs/cdc.md"
+PAGE = "docs/logical-replication.md"
 
 
 @pytest.fixture
@@ -26,9 +25,8 @@ def read_by_debezium(debezium):
 
 
 def connector(db: Database) -> dict[str, str]:
-    """The page's connector for our server, with a heartbeat so that the test need not wait."""
-    [printed] = re.findall(r"<!-- connector -->\n```json\n(.*?)```", (ROOT / PAGE).read_text(), re.DOTALL)
-    return json.loads(printed) | {"database.hostname": "127.0.0.1", "database.port": str(db.pg.port), "database.dbname": db.name,
+    """The page's connector, docs/debezium.json, for our server, with a heartbeat so that the test need not wait."""
+    return json.loads((ROOT / "docs/debezium.json").read_text()) | {"database.hostname": "127.0.0.1", "database.port": str(db.pg.port), "database.dbname": db.name,
                                   "database.user": "debezium_cdc", "heartbeat.interval.ms": "300"}
 
 

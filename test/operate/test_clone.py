@@ -61,7 +61,7 @@ def test_a_physical_clone(rig, production, receiver):
 
 
 def test_adopt_under_a_name_that_was_just_set(db, pg, receiver):
-    """As docs/backup-and-upgrade.md has it for pg_upgrade: the session's next statement may come before the server has told it of the reload."""
+    """As docs/high-availability.md has it for pg_upgrade: the session's next statement may come before the server has told it of the reload."""
     db.webhook_sink("crm", receiver, SECRET)
     db.enqueue("Order", "1", available_at="2099-01-01")
     try:

@@ -1,4 +1,4 @@
-"""docs/managed.md with two servers; the publisher has neither the extension nor the preload."""
+"""docs/logical-replication.md with two servers; the publisher has neither the extension nor the preload."""
 
 import json
 from contextlib import suppress
@@ -8,11 +8,12 @@ import pytest
 from outbox_rig import wait_until
 from outbox_rig.database import Database
 from outbox_rig.guide import Guide
+from outbox_rig.paths import ROOT
 from outbox_rig.postgres import Postgres
 from outbox_rig.receiver import SECRET
 from outbox_rig.traffic import Applications, Number, check
 
-PAGE = "docs/managed.md"
+PAGE = "docs/logical-replication.md"
 KEYS = [f"key{n}" for n in range(6)]
 CONNECTION = "host=publisher.example dbname=shop user=outbox_replication password=''change me'' sslmode=verify-full sslrootcert=system"
 KAFKA = "CREATE SERVER main FOREIGN DATA WRAPPER outbox_kafka\n  OPTIONS (bootstrap_servers 'localhost:9092');"
@@ -81,8 +82,7 @@ def refuses(db: Database, statement: str, *parameters) -> None:
 
 def test_cleaning_deletes_only_what_the_slot_has_confirmed(managed):
     """Regardless of the events' age and created_at."""
-    there = Guide(managed, {}, PAGE)
-    there.follow("managed publisher")
+    managed.paste((ROOT / "docs/publisher.sql").read_text())
 
     insert_old = "INSERT INTO outbox.events (aggregate_type, event_type, created_at) VALUES ('Order', %s, '2020-01-01')"
 
@@ -143,7 +143,7 @@ def test_a_plain_table_is_delivered_from_elsewhere(pg, managed, subscriber, netw
     here = Guide(subscriber, {CONNECTION: f"host={network.address} dbname=shop user=outbox_replication",
                               KAFKA: f"BEGIN; CREATE SERVER main FOREIGN DATA WRAPPER outbox_webhook OPTIONS (url '{receiver.url}', allow_http 'true',"
                                      f" allow_networks '127.0.0.0/8'); CREATE USER MAPPING FOR PUBLIC SERVER main OPTIONS (secret '{SECRET}'); COMMIT;"}, PAGE)
-    there.follow("managed publisher")
+    managed.paste((ROOT / "docs/publisher.sql").read_text())
     there.follow("managed roles")
     here.follow("managed subscriber")
     assert managed.sql("SELECT FROM pg_extension WHERE extname = 'outbox'") == [] and managed.value("SHOW shared_preload_libraries") == ""

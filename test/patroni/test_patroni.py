@@ -1,4 +1,4 @@
-"""docs/patroni.md with two nodes on this machine and etcd: the leader is killed, then there is a switchover, under
+"""docs/high-availability.md and docs/patroni.yml with two nodes on this machine and etcd: the leader is killed, then there is a switchover, under
 load."""
 
 import json
@@ -24,8 +24,8 @@ from outbox_rig.postgres import alive, stopped_family
 from outbox_rig.receiver import SECRET
 from outbox_rig.traffic import Traffic
 
-PAGE = (ROOT / "docs/patroni.md").read_text()
-[YAML] = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+PAGE = (ROOT / "docs/high-availability.md").read_text().partition("## Patroni\n")[2].partition("\n## ")[0]
+YAML = (ROOT / "docs/patroni.yml").read_text()
 COMMANDS = [line for block in re.findall(r"^```sh\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL) for line in block.splitlines()]
 
 

@@ -1,4 +1,4 @@
-"""Receivers as users write them: those of docs/consuming.md, as printed there, and the one of the outbox articles."""
+"""Receivers as users write them: those of docs/receivers, the sink that docs/consuming.md prints, and the receiver of the outbox articles."""
 
 import json
 import re
@@ -17,7 +17,8 @@ from senders import Stream, post, signed
 
 pytestmark = pytest.mark.slow
 
-FILES = dict(re.findall(r"<!-- receiver: (.+?) -->\n```\w+\n(.*?)```", (ROOT / "docs/consuming.md").read_text(), re.DOTALL))
+PAGE = (ROOT / "docs/consuming.md").read_text()
+FILES = {path.name: path.read_text() for path in (ROOT / "docs/receivers").iterdir()}
 EVENTS = 300
 
 
@@ -98,7 +99,7 @@ def peers(rig, db, start, folder) -> dict[str, Peer]:
 
 
 PROXY = 'proxy_http_version 1.1; proxy_set_header Connection ""; proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;'
-ARTICLE_BODY = re.search(r"body '(.+?)'", FILES["sink.sql"])[1]
+ARTICLE_BODY = re.search(r"body '(.+?)'", re.search(r"<!-- receiver: sink.sql -->\n```sql\n(.*?)```", PAGE, re.DOTALL)[1])[1]
 DIFFICULT = {"total": 99.50, "text": "ä€😀\u2028\\\"\u0001 </script>", "big": 123456789012345, "empty": {}, "none": None}
 each = pytest.mark.parametrize("name", ["fastapi", "node", "express", "svix"])
 
@@ -139,6 +140,10 @@ def test_what_is_not_signed_well_is_refused(peers, name):
                              (body, good | {"webhook-id": str(uuid.uuid4())}), (body, {}), (body, good | {"webhook-signature": "v1,"})):
         assert post(peer.service.url, changed.encode(), headers)[0] == 401
     assert event not in peer.work()
+
+
+def test_the_page_names_each_file():
+    assert [name for name in FILES if f"(receivers/{name})" not in PAGE] == []
 
 
 def test_json_that_is_parsed_and_written_anew_does_not_verify(start, folder):

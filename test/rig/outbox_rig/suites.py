@@ -312,7 +312,7 @@ def packages_elsewhere(version: str, log: Path) -> Result:
 
 def given(*names: str, **defaults: str) -> dict[str, str]:
     """The variables with these names that are set, and the defaults of others. The suites draw from the same seed each time, so that a change is
-    judged by what it changes; the make targets of docs/why-trust-it.md draw fresh ones."""
+    judged by what it changes; the make targets of docs/promises.md draw fresh ones."""
     return defaults | {name: os.environ[name] for name in (*names, *defaults) if name in os.environ}
 
 
