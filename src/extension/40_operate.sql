@@ -158,7 +158,7 @@ CREATE OR REPLACE VIEW outbox.sinks AS
 COMMENT ON VIEW outbox.sinks IS
   'One row per sink: what waits, how it is delivered, and totals since stats_since. state is one of: delivering, '
   'idle, failing, waiting, recording fails, degraded, circuit open, paused, paused by endpoint, disabled: 410, '
-  'disabled: disable_after, misconfigured, waiting for a synchronous standby, no worker, not preloaded, dropped; '
+  'disabled: disable_after, misconfigured, waiting for a synchronous standby, no worker, not preloaded, dropped. '
   'docs/monitoring.md says when. Counts of large tables are estimates and marked as such. Ages come from committed '
   'rows, so they are right even if the worker stands still; oldest_pending_age is a lower bound while thousands of '
   'events are failing.';
