@@ -100,6 +100,13 @@ COMMENT ON FUNCTION outbox_internal.target_options(oid) IS
   'Part of outbox.sinks: the options that hold the address of a sink of this wrapper; none if the library of its '
   'kind cannot be loaded.';
 
+CREATE OR REPLACE FUNCTION outbox_internal.message_options(wrapper oid) RETURNS text[]
+LANGUAGE c STABLE STRICT PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'outbox_message_options';
+COMMENT ON FUNCTION outbox_internal.message_options(oid) IS
+  'Part of outbox.probe(): the options of a server of this wrapper, at least those that say what its messages are; '
+  'none if the library of its kind cannot be loaded.';
+
 CREATE OR REPLACE VIEW outbox.sinks AS
   SELECT coalesce(s.srvname, b.dropped::name) AS name,
          w.kind,

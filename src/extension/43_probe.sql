@@ -24,8 +24,8 @@ BEGIN
          coalesce((SELECT o.option_value FROM pg_options_to_table(s.srvoptions) AS o WHERE o.option_name = 'topic'),
                   '${aggregate_type}')
   INTO name, template
-  FROM pg_foreign_server AS s JOIN outbox_internal.wrappers AS w ON w.oid = s.srvfdw
-  WHERE s.oid = probe_topics.server AND w.kind = 'kafka';
+  FROM pg_foreign_server AS s
+  WHERE s.oid = probe_topics.server AND 'topic' = ANY (outbox_internal.message_options(s.srvfdw));
   IF template IS NULL OR template !~ '[$][{]' THEN
     RETURN;
   END IF;
@@ -90,13 +90,12 @@ CREATE OR REPLACE FUNCTION outbox_internal.probe_patience(server oid) RETURNS bi
 LANGUAGE sql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
   SELECT least(300000, greatest(
-    CASE w.kind WHEN 'kafka' THEN 10000 ELSE 20000 END,
+    20000,
     (SELECT extract(epoch FROM max(o.option_value::interval))::bigint * 1000 + 5000
      FROM pg_options_to_table(s.srvoptions) AS o
-     WHERE o.option_name IN ('timeout', 'connect_timeout', 'wait_timeout')
+     WHERE o.option_name IN ('timeout', 'connect_timeout')
        AND o.option_value ~ '^[0-9]+ *(ms|s|m|min|h)$')))
-  FROM pg_foreign_server AS s JOIN outbox_internal.wrappers AS w ON w.oid = s.srvfdw
-  WHERE s.oid = probe_patience.server
+  FROM pg_foreign_server AS s WHERE s.oid = probe_patience.server
 $$;
 COMMENT ON FUNCTION outbox_internal.probe_patience(oid) IS
   'Part of outbox.probe(): how long a probe of this sink takes at most unless the caller says it, in '
@@ -114,6 +113,6 @@ COMMENT ON FUNCTION outbox.probe(text, interval, boolean) IS
   'for metadata and rights, also of the topics of pending events. It sends no event and creates no topic. With send '
   '=> true a sink of its own then delivers a test event of type outbox.probe, whose message has the header '
   'outbox-probe: true. Returns one row per step; a failed step says why and what to do, and ok is NULL for what '
-  'could not be looked at. Without timeout it waits as long as the sink would: 20 seconds (Kafka: 10), or 5 seconds '
+  'could not be looked at. Without timeout it waits as long as the sink would: 20 seconds, or 5 seconds '
   'more than its options timeout and connect_timeout, at most 5 minutes. Needs USAGE on the server. '
   'To check that all is well: SELECT bool_and(ok IS TRUE) FROM outbox.probe(''name'').';

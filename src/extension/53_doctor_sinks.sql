@@ -12,7 +12,7 @@ COMMENT ON FUNCTION outbox_internal.sink_advice(oid) IS
 -- A sink that is slower than its producers is no error, and nothing else says how slow it is. The recent rate of a
 -- few requests per minute says nothing, so a low rate limit counts by itself.
 CREATE OR REPLACE FUNCTION outbox_internal.doctor_pace(
-  kind text, options text[], due bigint, rate double precision, OUT words text, OUT seconds double precision,
+  options text[], due bigint, rate double precision, OUT words text, OUT seconds double precision,
   OUT option text
 ) RETURNS record
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -28,7 +28,6 @@ BEGIN
   SELECT max(o.option_value) FILTER (WHERE o.option_name = 'concurrency'),
          max(o.option_value) FILTER (WHERE o.option_name = 'rate_limit')
   INTO width, given FROM pg_options_to_table(doctor_pace.options) AS o;
-  width := coalesce(width, CASE doctor_pace.kind WHEN 'webhook' THEN '32' END);
   parts := regexp_match(given, '^ *([0-9]+) */ *([0-9]*) *(ms|s|min|m|h|d) *$');
   IF parts IS NOT NULL THEN
     allowed := parts[1]::double precision
@@ -57,7 +56,7 @@ BEGIN
   END IF;
 END
 $$;
-COMMENT ON FUNCTION outbox_internal.doctor_pace(text, text[], bigint, double precision) IS
+COMMENT ON FUNCTION outbox_internal.doctor_pace(text[], bigint, double precision) IS
   'Part of outbox.doctor(): how fast a sink delivers, how long its due events take at that pace, in words and in '
   'seconds, and the option that bounds it.';
 
@@ -83,6 +82,7 @@ BEGIN
              f.oid, coalesce((SELECT o.option_value::boolean FROM pg_options_to_table(f.srvoptions) AS o
                               WHERE o.option_name = 'ordered'), true)) AS leased_until,
            outbox_internal.mapping_options(f.oid) AS mapping,
+           outbox_internal.target_options(f.srvfdw) AS target_options,
            CASE WHEN v.state = 'misconfigured'
                 THEN (SELECT c.hint FROM outbox_internal.client_library(f.srvfdw) AS c WHERE c.status = 'error')
            END AS unfit,
@@ -96,13 +96,13 @@ BEGIN
   LOOP
     "check" := format('sink %s', s.name); status := 'ok'; hint := NULL;
     probe := format('SELECT * FROM outbox.probe(%L%s);', s.name,
-                    CASE WHEN s.kind = 'webhook' THEN ', send => true' END);
+                    CASE WHEN 'url' = ANY (s.target_options) THEN ', send => true' END);
     detail := format('%s: %s, %s%s pending, %s.', s.kind, s.state,
                      CASE WHEN s.estimated THEN 'about ' ELSE '' END, s.pending,
                      outbox_internal.counted(s.dead, 'dead letter', 'dead letters'));
     SELECT p.words, p.seconds, p.option INTO pace
     FROM outbox_internal.doctor_pace(
-      s.kind, s.srvoptions, CASE WHEN s.state IN ('delivering', 'waiting') THEN s.due END, s.rate) AS p;
+      s.srvoptions, CASE WHEN s.state IN ('delivering', 'waiting') THEN s.due END, s.rate) AS p;
     detail := detail || coalesce(pace.words, '');
     -- Failing events and dead letters do not explain it: they delay their own keys only.
     stuck := s.state IN ('idle', 'waiting', 'failing') AND s.in_flight = 0 AND s.rate < 0.01
@@ -157,8 +157,7 @@ BEGIN
       detail := format('%s is %s: %s', s.target, s.state, coalesce(s.last_error, 'no error is known'));
       hint := CASE
         WHEN s.state = 'misconfigured' AND s.unfit IS NOT NULL THEN '-- ' || s.unfit
-        WHEN s.kind = 'kafka' AND s.last_error LIKE '%SASL authentication failed%'
-             AND 'sasl_password' = ANY (s.mapping) THEN
+        WHEN s.last_error LIKE '%SASL authentication failed%' AND 'sasl_password' = ANY (s.mapping) THEN
           outbox_internal.doctor_comment(format(
             'give it the correct password, and its events are sent: '
             'ALTER USER MAPPING FOR PUBLIC SERVER %I OPTIONS (SET sasl_password ''...''); '
@@ -170,15 +169,8 @@ BEGIN
           'SELECT pg_terminate_backend(pid) FROM outbox.workers; -- after the installation of the library '
           'that was built for this outbox and PostgreSQL. No event is lost, and no attempt is spent'
         WHEN s.state = 'disabled' THEN probe || ' -- the worker is about to record it: run the doctor again'
-        WHEN s.kind = 'webhook' THEN
-          probe || ' -- shows the failing step. It sends a test event if it connects, and explains the answer: '
-                   '401 and 403 need other credentials in the user mapping, 404 another url. '
-                   'Its events wait in order, and none is lost'
-        WHEN s.kind = 'kafka' THEN
-          probe || ' -- shows the failing step; correct it by ALTER SERVER or ALTER USER MAPPING. '
-                   'Its events wait in order, and none is lost'
         ELSE
-          probe || ' -- shows the failing step; if none fails, with send => true, which sends a test event. '
+          probe || ' -- shows the failing step; with send => true also a test event, and explains the answer. '
                    'Correct it by ALTER SERVER or ALTER USER MAPPING. Its events wait in order, and none is lost' END;
     ELSIF s.state = 'degraded' THEN
       status := 'warning';
@@ -263,8 +255,7 @@ BEGIN
         WHEN 'concurrency' THEN
           outbox_internal.doctor_comment(format(
             'SELECT latency_p50, latency_p99 FROM outbox.sinks WHERE name = %L; shows how long events take. If the '
-            'destination takes more at a time, raise its options%s', s.name,
-            CASE WHEN s.kind = 'webhook' THEN ', such as concurrency' ELSE '' END)) END;
+            'destination takes more at a time, raise its options, such as concurrency', s.name)) END;
     END IF;
     RETURN NEXT;
 

@@ -88,7 +88,7 @@ def test_both_formats_say_the_same(db, odd):
         "outbox_due_events": 0, "outbox_oldest_due_age_seconds": 0,
         "outbox_inflight_events": 0, "outbox_dead_letter_events": 1, "outbox_sink_circuit_open": 0, "outbox_sink_degraded": 0,
         "outbox_sink_paused": 0, "outbox_sink_disabled": 0, "outbox_sink_misconfigured": 0, "outbox_published_events_total": 3,
-        "outbox_retries_total": 2, "outbox_dead_letters_total": 1, "outbox_redriven_late_total": 0, "outbox_publish_latency_seconds_count": 3,
+        "outbox_retries_total": 2, "outbox_dead_letters_total": 1, "outbox_redriven_late_total": 0, "outbox_unanswered_events_total": 0, "outbox_publish_latency_seconds_count": 3,
         "outbox_unrecorded_events": 0}
     assert [metric(db, "outbox_publish_failures_total", odd, reason=reason) for reason in ("http_5xx", "http_4xx")] == [1, 2]
     counts = [metric(db, "outbox_publish_latency_seconds_bucket", odd, le=edge) for edge in BUCKETS]

@@ -109,20 +109,27 @@ ob_option *wrapper_options(Datum options, bool isnull, size_t *n) {
   return out;
 }
 
-/* outbox_internal.target_options(wrapper): none if the kind is not available, or the wrapper has been dropped. */
-SQL_FUNCTION(outbox_target_options) {
-  const Oid wrapper = PG_GETARG_OID(0);
+/* None if the kind is not available, or the wrapper has been dropped. */
+static Datum option_names(Oid wrapper, ob_scope scope) {
   char kind[NAMEDATALEN];
-  const char *names[8];
+  const char *names[128];
   Datum texts[lengthof(names)];
   size_t n = 0;
 
   if (SearchSysCacheExists1(FOREIGNDATAWRAPPEROID, ObjectIdGetDatum(wrapper)) &&
       wrapper_kind(wrapper, kind, KIND_MESSAGES))
-    n = delivery_count(ob_kind(kind)->option_names(kind, OB_TARGET, names, lengthof(names)));
+    n = Min(delivery_count(ob_kind(kind)->option_names(kind, scope, names, lengthof(names))), lengthof(names));
   for (size_t i = 0; i < n; i++)
     texts[i] = CStringGetTextDatum(names[i]);
   return text_array(texts, (int)n);
+}
+
+SQL_FUNCTION(outbox_target_options) {
+  return option_names(PG_GETARG_OID(0), OB_TARGET);
+}
+
+SQL_FUNCTION(outbox_message_options) {
+  return option_names(PG_GETARG_OID(0), OB_SERVER);
 }
 
 /* outbox_internal.client_library(wrapper): NULLs of a kind that does not tell, or is not available. */
