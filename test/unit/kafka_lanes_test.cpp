@@ -248,7 +248,8 @@ TEST_F(KafkaLanes, AFatalErrorOfOneDelaysItsOwnKeysOnly) {
   EXPECT_GT(returned.size(), 0u);
   EXPECT_GT(sent.size(), 30u) << "the keys of one of eight producers are returned";
   EXPECT_EQ(returned.size() + sent.size(), 60u);
-  EXPECT_EQ(engine.status(sink).unanswered, unanswered + returned.size()) << "a broker may have stored them";
+  EXPECT_GT(engine.status(sink).unanswered, unanswered) << "a broker may have stored those of the failed batch";
+  EXPECT_LE(engine.status(sink).unanswered, unanswered + returned.size()) << "some of them waited behind it";
   for (int key : returned) /* as the server does */
     next[key]--;
   for (int key : returned)
