@@ -1,4 +1,4 @@
--- What a publisher needs that cannot install the extension: psql -v ON_ERROR_STOP=1 -1 -f publisher.sql. docs/logical-replication.md explains it.
+-- The tables and functions of a publisher that cannot install the extension: psql -v ON_ERROR_STOP=1 -1 -f publisher.sql. docs/logical-replication.md explains it.
 
 CREATE SCHEMA outbox;
 

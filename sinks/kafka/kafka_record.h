@@ -23,8 +23,7 @@ struct KafkaRecordOptions : FormatOptions {
   Template topic = Template::parse(TOPIC, "outbox.event.${aggregate_type}");
   std::optional<Template> key;       /* not set: the event's partition key */
   std::optional<Template> partition; /* not set: chosen by the key */
-  bool partition_is_column =
-      false; /* named in option `additional_placement`: a NULL column means chosen by the key */
+  bool partition_is_column = false;  /* additional_placement names it: a NULL column means chosen by the key */
   KeyFormat key_format = KeyFormat::Raw;
   bool created_at = false; /* the record's timestamp is created_at, otherwise the time of sending */
 

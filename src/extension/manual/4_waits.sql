@@ -1,4 +1,4 @@
--- What events of a sink of kind outbox_manual wait for, for outbox.sinks and outbox.story().
+-- Why an event of a sink of kind outbox_manual waits: outbox.sinks and outbox.story() show it.
 
 -- In a sink of kind outbox_manual blocked_by is not set: outbox.claim() looks for the event for which a key waits.
 CREATE OR REPLACE FUNCTION outbox_internal.manual_blocked()
