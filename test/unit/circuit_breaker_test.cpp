@@ -214,7 +214,7 @@ TEST_F(CircuitTest, ThePeersWishPutsTheProbeOffWithinReason) {
     for (uint64_t key = 1; key <= 10; key++)
       circuit.on_result({{Outcome::RetryBlameSink, {}, OB_REASON_NONE, wish_s * 1000}, key, key}, now);
     EXPECT_EQ(circuit.retry_in_ms(now), std::min<int64_t>(wish_s, 300) * 1000);
-    circuit.up();
+    circuit = CircuitBreaker({}, 1);
   }
   for (uint64_t key = 1; key <= 10; key++) /* shorter than the backoff, or none */
     circuit.on_result({{Outcome::RetryBlameSink, {}, OB_REASON_NONE, key % 2 ? 1 : -1}, key, key}, now);
@@ -230,7 +230,7 @@ TEST_F(CircuitTest, AUserEndsThePauseForWhichThePeerAsked) {
   EXPECT_EQ(circuit.credit(now), 0u);
   circuit.end_pause(now);
   EXPECT_EQ(circuit.credit(now), 2u);
-  circuit.up();
+  ends(Outcome::Sent, 6);
   circuit.end_pause(now);
   EXPECT_EQ(circuit.credit(now), UINT32_MAX);
 }
@@ -259,7 +259,7 @@ TEST_F(CircuitTest, RefusalsOpenItTooAndAreProbedSlowly) {
 TEST_F(CircuitTest, TwoKeysOpenItWhenNothingSucceeds) {
   for (Outcome failure : {Outcome::RetryBlameSink, Outcome::Refused})
     for (bool failed_before : {false, true}) {
-      circuit.up();
+      circuit = CircuitBreaker({}, 1);
       for (uint64_t key = 1; key <= 2; key++) {
         circuit.on_submit(key, failed_before);
         EXPECT_EQ(ends(failure, key, key), OB_RETRY);
@@ -365,7 +365,10 @@ TEST_F(CircuitTest, EventsThatAlwaysFailMakeRoomForOthersWhileItIsOpen) {
   wait_for_credit();
   probe(101);
   EXPECT_EQ(ends(Outcome::RetryBlameSink, 101), OB_RETURNED) << "no attempt of it was spent, and none is now";
-  circuit.up();
+  circuit.up(now);
+  wait_for_credit();
+  now += 1s;
+  circuit.credit(now);
   EXPECT_EQ(circuit.defer_ms(), 5000);
 }
 
@@ -390,7 +393,11 @@ TEST_F(CircuitTest, AKeyThatFailsAloneSpendsAttemptsFromTheThirdProbeOn) {
       circuit.on_submit(ticket, ticket > 3);
       EXPECT_EQ(ends(Outcome::RetryBlameSink, ticket, 7), ticket < 3 ? OB_RETURNED : OB_RETRY) << ticket;
     }
-    circuit.up();
+    now += 6s; /* there is nothing else to send */
+    circuit.up(now);
+    circuit.credit(now);
+    now += 1s;
+    ASSERT_EQ(circuit.credit(now), UINT32_MAX);
   }
 }
 
@@ -438,10 +445,84 @@ TEST_F(CircuitTest, APeerThatCannotBeReachedCostsALoneKeyNothing) {
   }
 }
 
-TEST_F(CircuitTest, UpClosesIt) {
+/* ---- the peer can be reached again ---- */
+
+TEST_F(CircuitTest, AReachablePeerIsProbedAtOnceAndASuccessClosesIt) {
   circuit.down(now);
-  circuit.up();
+  now += 1ms;
+  circuit.up(now);
+  EXPECT_EQ(circuit.credit(now), 1u);
+  probe(1);
+  now += 10s;
+  EXPECT_GT(circuit.credit(now, false), 0u);
+  EXPECT_TRUE(circuit.is_open()) << "it has taken the connection, and no event";
+  ends(Outcome::Sent, 1);
   EXPECT_EQ(circuit.credit(now), UINT32_MAX);
+}
+
+TEST_F(CircuitTest, AReachablePeerClosesItWhenThereIsNothingToSend) {
+  circuit.down(now);
+  EXPECT_EQ(circuit.look_at(), CircuitBreaker::Time::max());
+  circuit.up(now);
+  now += 999ms;
+  EXPECT_EQ(circuit.credit(now), 1u);
+  EXPECT_EQ(circuit.look_at(), now + 1ms);
+  now += 1ms;
+  EXPECT_EQ(circuit.credit(now), UINT32_MAX);
+  EXPECT_EQ(circuit.look_at(), CircuitBreaker::Time::max());
+}
+
+TEST_F(CircuitTest, AReachablePeerThatFailsLeavesItOpen) {
+  for (Outcome failure : {Outcome::SinkDown, Outcome::RetryBlameSink, Outcome::Refused}) {
+    circuit.down(now);
+    circuit.up(now);
+    ASSERT_EQ(circuit.credit(now), 1u);
+    probe(1);
+    ends(failure, 1);
+    for (int i = 0; i < 100; i++)
+      circuit.credit(now += 100ms);
+    EXPECT_TRUE(circuit.is_open());
+    ends(Outcome::Sent, 2);
+  }
+  circuit.down(now);
+  circuit.up(now);
+  circuit.down(now);
+  for (int i = 0; i < 100; i++)
+    circuit.credit(now += 100ms);
+  EXPECT_TRUE(circuit.is_open()) << "it cannot be reached any more";
+}
+
+TEST_F(CircuitTest, APeerThatIsReachableAgainAndAgainIsNotProbedMoreOften) {
+  size_t probes = 0;
+  circuit.down(now);
+  for (const auto end = now + 60s; now < end; now += 100ms) {
+    circuit.up(now);
+    if (circuit.credit(now) > 0) {
+      probe(++probes);
+      ends(Outcome::SinkDown, probes);
+    }
+  }
+  EXPECT_TRUE(circuit.is_open());
+  EXPECT_LT(probes, 25u);
+  EXPECT_GT(probes, 10u);
+}
+
+/* One probe may wait for a part of the peer that is still away. */
+TEST_F(CircuitTest, AReachablePeerGetsMoreProbesWhenItAnswersNone) {
+  circuit.down(now);
+  circuit.up(now);
+  uint64_t ticket = 0;
+  for (uint32_t more : {1, 1, 2, 4, 8}) {
+    ASSERT_EQ(circuit.credit(now, false), more);
+    while (more-- > 0)
+      probe(++ticket);
+    EXPECT_EQ(circuit.credit(now, false), 0u);
+    now += 1s;
+  }
+  ends(Outcome::Returned, 3);
+  EXPECT_TRUE(circuit.is_open());
+  ends(Outcome::Sent, 7);
+  EXPECT_FALSE(circuit.is_open());
 }
 
 TEST_F(CircuitTest, BeingToldTwiceDoesNotPutTheProbeOff) {

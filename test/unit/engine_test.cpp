@@ -314,6 +314,10 @@ TEST_F(EngineTest, SignalsApartFromEvents) {
   EXPECT_STREQ(engine.status(sink).last_error, "no broker");
   control("main").reporter->up();
   engine.collect();
+  EXPECT_EQ(engine.status(sink).state, OB_SINK_CIRCUIT_OPEN);
+  EXPECT_STREQ(engine.status(sink).last_error, "no broker");
+  EXPECT_TRUE(engine.until([&] { return engine.log.find("main: circuit closed") != std::string::npos; }, 60'000, 20))
+      << "there is nothing to send, and nobody asked for its status";
   EXPECT_EQ(engine.status(sink).state, OB_SINK_OK);
 
   control("main").reporter->disabled("HTTP 410");

@@ -11,14 +11,16 @@
 #include "delivery/engine/circuit_breaker.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace outbox {
 
-bool CircuitBreaker::forget_probe(uint64_t ticket) {
+bool CircuitBreaker::forget_probe(uint64_t ticket, Time now) {
   auto at = std::find(probes_.begin(), probes_.end(), ticket);
   if (at == probes_.end())
     return false;
   probes_.erase(at);
+  look_at_ = now + settings_.quiet;
   return true;
 }
 
@@ -29,6 +31,7 @@ void CircuitBreaker::open(Time now, bool refused, int64_t retry_after_ms) {
     outage_began_ = failures_.any ? failures_.since : now;
   backoff_ = state_ == State::Closed ? first : std::clamp(backoff_ * 2, first, longest);
   state_ = State::Open;
+  is_reachable_ = false;
   failures_ = {};
   failing_keys_.clear();
   probes_.clear(); /* their results are no longer probes */
@@ -45,15 +48,36 @@ void CircuitBreaker::close() {
   max_probes_ = 1;
   lone_probes_ = 0;
   n_deferred_ = 0;
+  is_reachable_ = was_reachable_ = false;
+}
+
+void CircuitBreaker::half_open(Time now) {
+  state_ = State::HalfOpen;
+  look_at_ = now + settings_.quiet;
 }
 
 void CircuitBreaker::down(Time now) {
+  is_reachable_ = false;
   if (state_ != State::Open)
     open(now);
 }
 
-void CircuitBreaker::up() {
-  close();
+void CircuitBreaker::up(Time now) {
+  if (state_ == State::Closed)
+    return;
+  is_reachable_ = true;
+  look_at_ = now + settings_.quiet;
+  if (state_ == State::Open && !std::exchange(was_reachable_, true))
+    half_open(now);
+}
+
+/* The peer can be reached, and nothing has changed for a time. */
+void CircuitBreaker::look_at_quiet(Time now, bool idle) {
+  look_at_ = now + settings_.quiet;
+  if (idle)
+    close();
+  else if (probes_.size() >= max_probes_)
+    max_probes_ = std::min(max_probes_ * 2, settings_.most_probes);
 }
 
 void CircuitBreaker::succeeded(Time now) {
@@ -107,7 +131,8 @@ ob_outcome CircuitBreaker::blame(const Completion &completion, bool failed_befor
   bool refused = completion.outcome == Outcome::Refused;
   bool spends = note_failed_key(completion.key_hash); /* others have succeeded */
   if (state_ != State::Closed) {
-    if (forget_probe(completion.ticket)) {
+    is_reachable_ = false;
+    if (forget_probe(completion.ticket, now)) {
       spends |= fails_alone(completion.key_hash);
       max_probes_ = std::min(max_probes_ * 2, settings_.most_probes);
       open(now, refused, completion.retry_after_ms);
@@ -155,30 +180,31 @@ ob_outcome CircuitBreaker::note_result(const Completion &completion, bool failed
     succeeded(now);
     return OB_SENT;
   case Outcome::RetryOwnPeer:
-    forget_probe(completion.ticket);
+    forget_probe(completion.ticket, now);
     return OB_RETRY;
   case Outcome::Retry:
   case Outcome::RetryBlameSink:
   case Outcome::Refused:
     return blame(completion, failed_before, now);
   case Outcome::SinkDown:
-    if (state_ == State::Closed || forget_probe(completion.ticket))
+    is_reachable_ = false;
+    if (state_ == State::Closed || forget_probe(completion.ticket, now))
       open(now);
     return OB_RETURNED;
   case Outcome::Deferred:
-    forget_probe(completion.ticket);
+    forget_probe(completion.ticket, now);
     return OB_DEFERRED;
   case Outcome::Rejected: /* the event may have been rejected without asking the peer: no evidence */
-    forget_probe(completion.ticket);
+    forget_probe(completion.ticket, now);
     return OB_REJECTED;
   case Outcome::Returned:
-    forget_probe(completion.ticket);
+    forget_probe(completion.ticket, now);
     return OB_RETURNED;
   }
   return OB_RETURNED;
 }
 
-uint32_t CircuitBreaker::credit(Time now) {
+uint32_t CircuitBreaker::credit(Time now, bool idle) {
   if (state_ == State::Closed && nothing_succeeds(now))
     open_on_few(now);
   if (state_ == State::Closed)
@@ -186,8 +212,12 @@ uint32_t CircuitBreaker::credit(Time now) {
   if (state_ == State::Open) {
     if (now < retry_at_)
       return 0;
-    state_ = State::HalfOpen;
+    half_open(now);
   }
+  if (is_reachable_ && now >= look_at_)
+    look_at_quiet(now, idle);
+  if (state_ == State::Closed)
+    return UINT32_MAX;
   return static_cast<uint32_t>(max_probes_ - std::min(max_probes_, probes_.size()));
 }
 

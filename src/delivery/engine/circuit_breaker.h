@@ -6,6 +6,10 @@
  *   closed --(sink down, 10 keys failing in a row, or 2 when nothing succeeds)--> open
  *   open --(backoff over)--> half-open: probes
  *   half-open --(success)--> closed;  half-open --(failure)--> open, with a longer backoff
+ *   open --(the peer can be reached again)--> half-open;  half-open --(then there is nothing to send)--> closed
+ *
+ * A peer that can be reached need not work: it may take every connection and answer no event. So only a success
+ * closes the circuit while there are events, and the sink does not count as delivering before.
  *
  * Time is a parameter; the class has no clock and no lock. Used by one thread.
  */
@@ -51,6 +55,9 @@ public:
     Duration first_refused{5000};
     Duration longest_refused{300'000};
     Duration longest_retry_after{300'000}; /* a peer's Retry-After delays the next probe by at most this */
+    /* After the peer can be reached again: when no probe was made for so long, there is nothing to send; when none of
+     * those in flight has ended for so long, more may be made, because others may be answered. */
+    Duration quiet{1000};
   };
 
   CircuitBreaker() : CircuitBreaker(Settings(), std::random_device{}()) {}
@@ -60,15 +67,22 @@ public:
    * gave no delay, the delay is defer_ms(). */
   ob_outcome on_result(const Completion &completion, Time now);
   void on_sent(uint64_t ticket, Time now);
-  /* The sink reported an outage, or its end, independently of an event. */
+  /* The sink reported an outage, or that the peer can be reached again, independently of an event. */
   void down(Time now);
-  void up();
+  void up(Time now);
   /* A user has ended the pause for which the peer asked: an open circuit probes at once. */
   void end_pause(Time now) { retry_at_ = std::min(retry_at_, now); }
 
-  /* How many events may be submitted now; UINT32_MAX when closed. Opens the circuit when nothing has succeeded for
-   * too long; becomes half-open when the backoff is over. */
-  uint32_t credit(Time now);
+  /* How many events may be submitted now; UINT32_MAX when closed. `idle`: the sink has no event and would take one.
+   * Opens the circuit when nothing has succeeded for too long; becomes half-open when the backoff is over; closes it
+   * when the peer can be reached again and there is nothing to send. */
+  uint32_t credit(Time now, bool idle = true);
+  /* When credit() has to be called although nothing else happens. */
+  Time look_at() const {
+    if (!is_reachable_ || state_ == State::Closed)
+      return Time::max();
+    return state_ == State::HalfOpen ? look_at_ : retry_at_;
+  }
   /* With credit 0: the time until it may grow; -1 = it grows when a probe ends. */
   int64_t retry_in_ms(Time now) const;
   void on_submit(uint64_t ticket, bool failed_before = false);
@@ -88,7 +102,9 @@ private:
   void note_failure(const Completion &completion, bool failed_before, Time now);
   bool nothing_succeeds(Time now) const;
   void open_on_few(Time now);
-  bool forget_probe(uint64_t ticket);
+  bool forget_probe(uint64_t ticket, Time now);
+  void half_open(Time now);
+  void look_at_quiet(Time now, bool idle);
   bool fails_alone(uint64_t key);
   ob_outcome blame(const Completion &completion, bool failed_before, Time now);
   ob_outcome note_result(const Completion &completion, bool failed_before, Time now);
@@ -120,6 +136,9 @@ private:
   Time outage_began_{};
   Duration backoff_{0};
   Time retry_at_{};
+  bool is_reachable_ = false;  /* while open: up() came after the last failure */
+  bool was_reachable_ = false; /* in this outage: another up() does not shorten the backoff */
+  Time look_at_ = Time::max(); /* while half-open and reachable: when to look whether it is quiet */
 };
 
 }  // namespace outbox

@@ -101,7 +101,7 @@ template <class Step> void OpenSink::or_warn(Step step) {
 /* Time alone can open the circuit, so this reports the change. */
 uint32_t OpenSink::credit(Time now) {
   bool was_open = breaker_.is_open();
-  uint32_t n = breaker_.credit(now);
+  uint32_t n = breaker_.credit(now, outstanding_ == 0 && sink_->credit() > 0);
   if (breaker_.is_open() != was_open)
     circuit_moved(was_open, last_failure_);
   return n;
@@ -179,6 +179,8 @@ void OpenSink::close(milliseconds grace) {
 void OpenSink::poll(Time now) {
   or_warn([&] {
     sink_->poll();
+    if (now >= breaker_.look_at())
+      credit(now);
     if (closing_ && !abandoned_ && now >= grace_end_) {
       sink_->abandon();
       abandoned_ = true;
@@ -209,7 +211,7 @@ void OpenSink::on_signal(const CompletionQueue::Report &report) {
     breaker_.down(Clock::now());
     break;
   case CompletionQueue::Report::What::Up:
-    breaker_.up();
+    breaker_.up(Clock::now());
     break;
   case CompletionQueue::Report::What::Failed:
     count_failure(report.reason);
@@ -344,7 +346,7 @@ void Engine::arm_timer() {
   itimerspec when{};
   Clock::time_point next = Clock::time_point::max();
   for (auto &open_sink : open_sinks_) {
-    next = std::min(next, open_sink->sink_->check_at());
+    next = std::min({next, open_sink->sink_->check_at(), open_sink->breaker_.look_at()});
     if (open_sink->closing_ && !open_sink->abandoned_)
       next = std::min(next, open_sink->grace_end_);
   }

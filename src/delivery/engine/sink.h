@@ -96,7 +96,7 @@ public:
   virtual void complete(std::vector<Completion> completions) = 0;
   /* Tickets of sent events: the most frequent report, so it takes the least memory. */
   virtual void sent(std::vector<uint64_t> tickets) = 0;
-  /* The whole sink went down or came back, independently of an event. */
+  /* The whole sink is down, or its peer can be reached again, independently of an event. */
   virtual void down(std::string text, ob_reason reason) = 0;
   virtual void up() = 0;
   /* Counts a failure that no event's outcome has: an event was acknowledged, and the peer has dropped it; or a

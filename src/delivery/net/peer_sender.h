@@ -77,7 +77,7 @@ protected:
   /* The peer takes no messages until unblock(). */
   void block(const std::string &why) {
     blocked_ = why;
-    report_down(blocked_, OB_REASON_BROKER);
+    reporter_->down(blocked_, OB_REASON_BROKER);
     queue_.halt(blocked_);
   }
   void unblock() {
@@ -85,7 +85,7 @@ protected:
       return;
     blocked_.clear();
     stall_detector_.on_acknowledgement(received_at_);
-    report_up();
+    reporter_->up();
   }
   void check_stalled(Time now) {
     const size_t n = in_flight();
@@ -151,7 +151,7 @@ private:
     if (!was_idle_)
       reporter_->log(OB_LOG_INFO, "connected to " + connection_->peer() + ", " + connection_->product());
     on_connected();
-    report_up();
+    reporter_->up();
   }
 
   void lose(const PeerError &error) override {
@@ -167,10 +167,8 @@ private:
     connect_later();
     if (was_idle_)
       return;
-    if (queue_.running() > 0)
-      messages_were_lost();
     if (const std::string why = error.text(); !queue_.lost(why, error.reason))
-      report_down(why, error.reason); /* else one message is to blame */
+      reporter_->down(why, error.reason); /* else one message is to blame */
   }
 
   void flush() {
@@ -200,7 +198,6 @@ private:
       return;
     queue_.succeed(acknowledged_);
     acknowledged_.clear();
-    message_was_acknowledged();
   }
 
   void pump() {

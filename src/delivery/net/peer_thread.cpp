@@ -46,23 +46,6 @@ void PeerThread::connect_later() {
   connect_at_ = Clock::now() + backoff_;
 }
 
-void PeerThread::report_down(const std::string &why, ob_reason reason) {
-  down_ = true;
-  reporter_->down(why, reason);
-}
-
-void PeerThread::report_up() {
-  if (down_ && !doubted_) {
-    down_ = false;
-    reporter_->up();
-  }
-}
-
-void PeerThread::message_was_acknowledged() {
-  doubted_ = false;
-  report_up();
-}
-
 void PeerThread::report_problem(const std::string &problem) {
   if (problem == problem_)
     return;

@@ -54,12 +54,6 @@ protected:
   void connect_later();
   /* The next host is tried first: another one may be the right one now. */
   void next_host() { host_ = (host_ + 1) % options_.hosts.size(); }
-  void report_down(const std::string &why, ob_reason reason);
-  /* Has no effect after a loss with messages in flight, until the peer acknowledges one: a peer that takes every
-   * login and no message is down. The circuit's probes go on meanwhile. */
-  void report_up();
-  void messages_were_lost() { doubted_ = true; }
-  void message_was_acknowledged();
   /* Why a part of the sink is down; empty: all parts work. With a warning in the log if it is new. */
   void report_problem(const std::string &problem);
   /* Waits until `at`, or until `wake` or the connection is ready; NULL: there is none. */
@@ -72,10 +66,8 @@ private:
 
   const ConnectOptions &options_;
   std::atomic<bool> ending_{false};
-  size_t host_ = 0; /* the first to try */
-  bool down_ = false;
-  bool doubted_ = false; /* the last connections with messages in flight were lost without an acknowledgement */
-  std::string problem_;  /* as last reported */
+  size_t host_ = 0;     /* the first to try */
+  std::string problem_; /* as last reported */
   Time connect_at_{};
   std::chrono::milliseconds backoff_{0};
   std::thread thread_;
