@@ -48,6 +48,7 @@ KafkaClient::KafkaClient(const KafkaConfig &config) {
 
 KafkaClient::~KafkaClient() {
   rd_kafka_queue_destroy(queue_);
+  diagnosis_.hang_up();
   rd_kafka_destroy(kafka_);
 }
 

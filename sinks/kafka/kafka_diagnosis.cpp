@@ -7,9 +7,6 @@
 
 #include <openssl/x509_vfy.h>
 
-#include <sys/socket.h>
-
-#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <optional>
@@ -34,7 +31,7 @@ static std::string get(const rd_kafka_conf_t *conf, const char *name) {
 void KafkaDiagnosis::attach(rd_kafka_conf_t *conf, std::shared_ptr<const KafkaTokenSource> tokens,
                             std::optional<BrokerGuard> guard) {
   tokens_ = std::move(tokens);
-  guard_ = std::move(guard);
+  sockets_.set_guard(std::move(guard));
   protocol_ = get(conf, "security.protocol");
   mechanism_ = get(conf, "sasl.mechanism");
   user_ = get(conf, mechanism_ == "OAUTHBEARER" ? "sasl.oauthbearer.client.id" : "sasl.username");
@@ -43,31 +40,18 @@ void KafkaDiagnosis::attach(rd_kafka_conf_t *conf, std::shared_ptr<const KafkaTo
   has_key_ = !certificate_.empty() || !get(conf, "ssl.certificate.location").empty() ||
              !get(conf, "ssl.keystore.location").empty();
   rd_kafka_conf_set_opaque(conf, this);
-  if (guard_)
-    rd_kafka_conf_set_connect_cb(conf, on_connect);
+  rd_kafka_conf_set_connect_cb(conf, on_connect);
+  rd_kafka_conf_set_closesocket_cb(conf, on_close);
   if (get(conf, "enable.ssl.certificate.verification") == "true")
     rd_kafka_conf_set_ssl_cert_verify_cb(conf, on_certificate); /* fails only without TLS support */
 }
 
-/* ---- the broker's address ---- */
+int KafkaDiagnosis::on_connect(int socket, const sockaddr *address, int size, const char *broker, void *self) {
+  return static_cast<KafkaDiagnosis *>(self)->sockets_.connect(socket, address, size, broker);
+}
 
-/* Called on the broker's thread, with the broker locked, for each address that is tried: of bootstrap_servers and of
- * what brokers announce alike. */
-int KafkaDiagnosis::on_connect(int socket, const sockaddr *address, int size, const char *broker,
-                               void *self_) noexcept {
-  auto *self = static_cast<KafkaDiagnosis *>(self_);
-  try {
-    std::optional<Refusal> refusal = self->guard_->check(address);
-    std::lock_guard lock(self->mutex_);
-    self->refusals_.erase(broker);
-    if (refusal) {
-      self->refusals_.emplace(broker, std::move(*refusal));
-      return EACCES;
-    }
-  } catch (...) {
-    return ENOMEM; /* not looked at: not connected to */
-  }
-  return connect(socket, address, static_cast<socklen_t>(size)) == 0 || errno == EINPROGRESS ? 0 : errno;
+int KafkaDiagnosis::on_close(int socket, void *self) {
+  return static_cast<KafkaDiagnosis *>(self)->sockets_.close(socket);
 }
 
 /* ---- the broker's certificate ---- */
@@ -178,17 +162,22 @@ static std::string why_network(std::string_view text) {
   return {};
 }
 
-std::string KafkaDiagnosis::why_refused(std::string_view text) const {
-  if (!has(text, "Failed to connect to broker at"))
-    return {};
+void KafkaDiagnosis::on_stray_answer(const char *broker) {
+  if (!sockets_.on_stray_answer())
+    return;
   std::lock_guard lock(mutex_);
-  for (const auto &[broker, refusal] : refusals_)
-    if (has(text, broker))
-      return BrokerGuard::fact(broker, refusal) + ": " + BrokerGuard::hint(refusal.network);
-  return {};
+  floods_.insert(broker);
+}
+
+bool KafkaDiagnosis::is_flood(std::string_view text) const {
+  std::lock_guard lock(mutex_);
+  return disconnected_after_ms(text) && floods_.contains(std::string(text.substr(0, text.find(": "))));
 }
 
 std::string KafkaDiagnosis::why(std::string_view text, bool has_delivered) const {
+  if (is_flood(text))
+    return "the broker sends answers that nobody has asked for, so its connection was ended: is it a Kafka broker, and "
+           "what stands before it?";
   if (std::string network = why_network(text); !network.empty())
     return network;
   bool tls = protocol_ == "ssl" || protocol_ == "sasl_ssl", sasl = protocol_.substr(0, 5) == "sasl_";
@@ -250,7 +239,7 @@ static std::string of_librdkafka(std::string_view text) {
 }
 
 std::string KafkaDiagnosis::explain(std::string_view text, bool has_delivered) const {
-  if (std::string refused = why_refused(text); !refused.empty())
+  if (std::string refused = sockets_.why_refused(text); !refused.empty())
     return refused;
   constexpr std::string_view no_token = "Failed to acquire SASL OAUTHBEARER token: ";
   if (size_t at = text.find(no_token); tokens_ && at != text.npos)

@@ -62,14 +62,14 @@ rd_kafka_resp_err_t KafkaProducer::on_request(rd_kafka_t *, int, const char *, i
 }
 
 /* Called on a broker thread, also for a request that has failed. */
-rd_kafka_resp_err_t KafkaProducer::on_response(rd_kafka_t *, int, const char *, int32_t id, int16_t api, int16_t,
+rd_kafka_resp_err_t KafkaProducer::on_response(rd_kafka_t *, int, const char *name, int32_t id, int16_t api, int16_t,
                                                int32_t, size_t, int64_t round_trip_us, rd_kafka_resp_err_t error,
                                                void *self_) {
   auto *self = static_cast<KafkaProducer *>(self_);
   constexpr int16_t produce = 0;
-  if (error == RD_KAFKA_RESP_ERR__NOENT) /* an answer to a request that has failed before */
-    return RD_KAFKA_RESP_ERR_NO_ERROR;
   or_out_of_memory([&] {
+    if (error == RD_KAFKA_RESP_ERR__NOENT) /* an answer to a request that has failed before, or to none */
+      return self->diagnosis_.on_stray_answer(name);
     std::lock_guard lock(self->brokers_mutex_);
     self->connections_.on_answer(id);
     if (error != RD_KAFKA_RESP_ERR_NO_ERROR || round_trip_us <= 0 || id < 0)
@@ -237,6 +237,7 @@ KafkaProducer::~KafkaProducer() {
   rd_kafka_queue_io_event_enable(queue_, -1, nullptr, 0);
   topics_.clear();
   rd_kafka_queue_destroy(queue_);
+  diagnosis_.hang_up();
   rd_kafka_destroy(producer_);
 }
 

@@ -38,6 +38,7 @@ class Broker(Fake):
     extension = "outbox"
     chatter = response(987654321)
     offset = 0
+    passes = {"flood beside answers": "nothing"}  # a broker is hung up on after a thousand answers that nobody has asked for
     gaps = {"unknown id": "librdkafka reads no names of topics in the answer to its request, so one for another topic counts"}
     without = {"nonsense limits": "a producer believes no limit of a broker"}
 

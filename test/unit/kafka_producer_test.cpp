@@ -1,8 +1,11 @@
 /* The producer stops at a failure; tested with librdkafka's mock cluster. */
 #include "sinks/kafka/kafka_slots.h"
 
+#include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <future>
@@ -13,6 +16,7 @@
 
 #include "kafka_broker.h"
 #include "patience.h"
+#include "sinks/kafka/kafka_client.h"
 
 namespace outbox {
 
@@ -250,6 +254,78 @@ TEST(KafkaProducer, NoBrokerIsUpBeforeOneIsConnected) {
   ASSERT_EQ(rd_kafka_event_type(error.get()), RD_KAFKA_EVENT_ERROR) << "a connection was tried";
   EXPECT_EQ(producer.brokers_up(), 0);
   EXPECT_EQ(producer.times_up(), 0u);
+}
+
+/* Takes one connection and sends answers that nobody has asked for, until it is hung up on. */
+class FloodingPeer {
+public:
+  FloodingPeer() {
+    sockaddr_in any{};
+    any.sin_family = AF_INET;
+    any.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof any;
+    auto *address = reinterpret_cast<sockaddr *>(&any);
+    if (bind(listener_, address, size) != 0 || listen(listener_, 1) != 0 ||
+        getsockname(listener_, address, &size) != 0)
+      throw std::runtime_error("no listener");
+    port_ = ntohs(any.sin_port);
+    thread_ = std::thread([this] { run(); });
+  }
+  ~FloodingPeer() {
+    shutdown(listener_, SHUT_RDWR);
+    thread_.join();
+    close(listener_);
+  }
+  std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
+  bool has_sent_much() const { return has_sent_much_; }
+  bool was_hung_up_on() const { return was_hung_up_on_; }
+
+private:
+  void run() {
+    constexpr char answer[] = {0, 0, 0, 4, 0x3a, 0x3a, 0x3a, 0x3a}; /* its length, and the number of its request */
+    std::string answers;
+    for (int i = 0; i < 10'000; i++)
+      answers.append(answer, sizeof answer);
+    const int client = accept(listener_, nullptr, nullptr);
+    while (send(client, answers.data(), answers.size(), MSG_NOSIGNAL) > 0)
+      has_sent_much_ = ++n_ > 100;
+    was_hung_up_on_ = true;
+    close(client);
+  }
+
+  const int listener_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  uint16_t port_ = 0;
+  int n_ = 0;
+  std::atomic<bool> has_sent_much_{false}, was_hung_up_on_{false};
+  std::thread thread_;
+};
+
+bool soon(const auto &holds) {
+  for (auto end = patience_ends(std::chrono::seconds(30)); !holds() && std::chrono::steady_clock::now() < end;)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  return holds();
+}
+
+TEST(KafkaProducer, HangsUpOnABrokerThatFloodsIt) {
+  FloodingPeer peer;
+  KafkaConfig config({{"bootstrap_servers", peer.address()}}, nullptr);
+  KafkaProducer producer(config, nullptr, eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), true);
+  EXPECT_TRUE(soon([&] { return peer.was_hung_up_on(); }));
+  const std::string why = producer.explain(peer.address() + "/1: Disconnected (after 37ms in state UP)", false);
+  EXPECT_EQ(why.find("the broker sends answers"), why.npos) << "another broker";
+  EXPECT_TRUE(producer.explain(peer.address() + "/bootstrap: Disconnected (after 37ms in state UP)", false)
+                  .starts_with("the broker sends answers that nobody has asked for, so its connection was ended"));
+}
+
+/* librdkafka's thread reads for as long as there is something to read. */
+TEST(KafkaClient, EndsWhileABrokerFloodsIt) {
+  FloodingPeer peer;
+  KafkaConfig config({{"bootstrap_servers", peer.address()}}, nullptr);
+  auto client = std::make_unique<KafkaClient>(config);
+  ASSERT_TRUE(soon([&] { return peer.has_sent_much(); }));
+  std::thread ending([&] { client.reset(); });
+  EXPECT_TRUE(soon([&] { return peer.was_hung_up_on(); }));
+  ending.join();
 }
 
 TEST(KafkaProducer, TheTopicOfASlotIsThereAsLongAsTheSlot) {
