@@ -104,11 +104,14 @@ def test_a_network_that_is_bad_for_a_time(db, network, several, fault):
 def test_events_that_their_topic_refuses(db, several, aggregate):
     """Among those of the same keys and batches: each is a dead letter, and no other event spends an attempt, comes twice or out of order."""
     refused = []
-    for n in range(20):
-        before = several.committed
-        refused.append(db.enqueue(aggregate, f"{n % 4}-{n % 25}", payload=json.dumps(random.Random(n).randbytes(20_000).hex())))
-        wait_until(lambda: several.committed > before + 20, 20, "traffic meanwhile")
-    wait_until(lambda: db.value("SELECT count(*) FROM outbox.events WHERE status = 'FAILED'") == 20, 40, lambda: f"{db.sql('SELECT * FROM outbox.sinks')}")
+    for _ in range(4):
+        db.sql("SELECT outbox.pause('main')")  # so that they are sent in batches
+        for _ in range(5):
+            before, n = several.committed, len(refused)
+            refused.append(db.enqueue(aggregate, f"{n % 4}-{n % 25}", payload=json.dumps(random.Random(n).randbytes(20_000).hex())))
+            wait_until(lambda: several.committed > before + 20, 20, "traffic meanwhile")
+        db.sql("SELECT outbox.resume('main')")
+        wait_until(lambda: db.value("SELECT count(*) FROM outbox.events WHERE status = 'FAILED'") == len(refused), 40, lambda: f"{db.sql('SELECT * FROM outbox.sinks')}")
     assert {id for (id,) in db.sql("SELECT id::text FROM outbox.events WHERE status = 'FAILED' AND attempts = 1")} == set(refused)
     delivered_more(db)
     assert spent(db) == 20
