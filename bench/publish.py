@@ -2,6 +2,7 @@
 python bench/publish.py."""
 
 import json
+import re
 from pathlib import Path
 
 from plots import PAGE, draw
@@ -9,6 +10,7 @@ from results import HEADINGS, Row
 
 ROOT = Path(__file__).resolve().parents[1]
 BEGIN, END = "<!-- figures -->\n", "<!-- end of figures -->\n"
+SHARES = re.compile(r": .* of \d+ cores.*")  # of each process, after what limited the measure: they stay in results.json
 
 
 def machine(about: dict) -> str:
@@ -31,13 +33,18 @@ def runs(measures: dict) -> str:
     return "".join(f"- commit {commit}, {form}: {', '.join(names)}\n" for (commit, form), names in found.items())
 
 
+def limit(text: str) -> str:
+    first, *others = text.split("; ")
+    return "; ".join([SHARES.sub("", first), *(other for other in others if not SHARES.search(other))])
+
+
 def table(measures: dict) -> str:
     lines = [HEADINGS, ["---"] * len(HEADINGS)]
     for name, measure in measures.items():
         if measure["failed"]:
             lines.append([name, "**FAILED**", *[""] * (len(HEADINGS) - 3), measure["failed"]])
         for one in measure["rows"]:
-            cells = Row(**{key: value for key, value in one.items() if key != "met"}).cells()
+            cells = Row(**{key: value for key, value in one.items() if key != "met"} | {"limit": limit(one["limit"])}).cells()
             lines.append([cell.strip().replace("|", "\\|").replace("MISSED", "**MISSED**") for cell in cells])
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
