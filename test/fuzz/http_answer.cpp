@@ -29,7 +29,7 @@ void fuzz::one_input(std::string_view data) {
   HOLDS(sent == (verdict.outcome == Outcome::Sent));
   HOLDS(sent == verdict.error.empty() && sent == (verdict.reason == OB_REASON_NONE));
   HOLDS(!sent || verdict.retry_after_ms == -1);
-  HOLDS(verdict.gone == (answer.status == 410) && verdict.too_many == (answer.status == 429));
+  HOLDS(verdict.gone == (answer.status == 410 && !answer.own_url) && verdict.too_many == (answer.status == 429));
   HOLDS(verdict.outcome != Outcome::Rejected || (answer.status == 422 && answer.idempotency_key));
   HOLDS(verdict.outcome != Outcome::Refused || (answer.status >= 300 && answer.status < 500));
   HOLDS(answer.status < 500 || verdict.outcome == Outcome::RetryBlameSink);
