@@ -15,10 +15,6 @@ DECLARE
                   'partition_key,dedup_key,seq,created_at,attempts,last_error,sent_at,last_attempt_at,sink,status}';
   path text[] := parse_ident(view);
   part record;                              -- a column of the view
-  field text;                               -- the column of outbox.events that it writes; NULL: it is only read
-  reading text;
-  writing text;
-  filling text;                             -- its value after an INSERT without it
   has_trigger boolean := aggregate_type IS NOT NULL;
   readings text[] := '{}';
   fields text[] := '{}';
@@ -27,8 +23,7 @@ DECLARE
   twice text;
   checks text := '';
   fillings text := '';
-  drawn text[] := '{}';                     -- columns that the server fills in and an INSERT returns
-  drawn_into text[] := '{}';
+  id_name text;                             -- the column with the id, which an INSERT returns like the position
   payload text;
   number text;                              -- the column with the position
   made regclass;
@@ -43,31 +38,38 @@ BEGIN
              'such as ''{NEW,SENT,ERROR}''.';
   END IF;
 
+  -- field: the column of outbox.events that it writes; NULL: it is only read. filling: its value after an INSERT
+  -- without it.
   FOR part IN
-    SELECT c.key AS name, s[1] AS meaning, s[2] AS type
-    FROM json_each_text(columns) WITH ORDINALITY AS c,
-         regexp_match(c.value, E'^\\s*(\\S+)(?:\\s+(\\S.*))?$') AS s
+    SELECT c.key AS name, s[1] AS given, s[2] AS type, format('NEW.%I', c.key) AS writing, m.*
+    FROM json_each_text(columns) WITH ORDINALITY AS c
+    CROSS JOIN regexp_match(c.value, E'^\\s*(\\S+)(?:\\s+(\\S.*))?$') AS s
+    LEFT JOIN (
+      SELECT p, p, 'e.' || p, CASE p WHEN 'created_at' THEN 'now()' WHEN 'attempts' THEN '0'
+                                     WHEN 'status' THEN quote_literal(statuses[1]) END, false
+      FROM unnest(plain) AS p
+      UNION ALL
+      VALUES ('available_at', 'available_at', 'coalesce(e.available_at, e.created_at)', 'now()', true),
+             ('retry_at', 'available_at', 'e.available_at', NULL, false),
+             ('sent', 'sent_at', '(e.sent_at IS NOT NULL)', 'false', true),
+             ('updated_at', NULL, 'greatest(e.created_at, e.last_attempt_at, e.sent_at)', 'now()', true),
+             ('position', NULL, 'e.position', NULL, true)
+    ) AS m (meaning, field, reading, filling, by_trigger) ON m.meaning = s[1]
     ORDER BY c.ordinality
   LOOP
-    field := part.meaning;
-    reading := 'e.' || part.meaning;
-    writing := format('NEW.%I', part.name);
-    filling := NULL;
+    has_trigger := has_trigger OR part.by_trigger OR part.type IS NOT NULL;
     CASE part.meaning
-      WHEN 'id' THEN
-        drawn := drawn || 'e.id'::text;
-        drawn_into := drawn_into || writing;
+      WHEN 'id' THEN id_name := part.name;
       WHEN 'payload' THEN payload := part.name;
-      WHEN 'created_at' THEN filling := 'now()';
-      WHEN 'attempts' THEN filling := '0';
+      WHEN 'position' THEN number := part.name;
+      WHEN 'sent' THEN part.writing := format('CASE WHEN %s::boolean THEN now() END', part.writing);
       WHEN 'status' THEN
-        filling := quote_literal(statuses[1]);
         IF statuses <> '{PENDING,SENT,FAILED}' THEN
           has_trigger := true;
-          reading := format(
+          part.reading := format(
             'CASE e.status WHEN ''PENDING'' THEN %L WHEN ''SENT'' THEN %L WHEN ''FAILED'' THEN %L END',
             VARIADIC statuses);
-          writing := format(
+          part.writing := format(
             'CASE NEW.%I::text WHEN %L THEN ''PENDING'' WHEN %L THEN ''SENT'' WHEN %L THEN ''FAILED'' END',
             VARIADIC part.name || statuses);
         END IF;
@@ -78,60 +80,30 @@ BEGIN
       HINT = 'To lease events, use SELECT ... FOR UPDATE SKIP LOCKED, '
              'or outbox.claim() of a sink of kind outbox_manual.';
   END IF;$$, part.name, statuses, format('Its statuses are %s.', array_to_string(statuses, ', ')));
-      WHEN 'available_at' THEN
-        has_trigger := true;
-        reading := 'coalesce(e.available_at, e.created_at)';
-        filling := 'now()';
-      WHEN 'retry_at' THEN
-        field := 'available_at';
-        reading := 'e.available_at';
-      WHEN 'sent' THEN
-        has_trigger := true;
-        field := 'sent_at';
-        reading := '(e.sent_at IS NOT NULL)';
-        writing := format('CASE WHEN NEW.%I::boolean THEN now() END', part.name);
-        filling := 'false';
-      WHEN 'updated_at' THEN
-        has_trigger := true;
-        field := NULL;
-        reading := 'greatest(e.created_at, e.last_attempt_at, e.sent_at)';
-        filling := 'now()';
-      WHEN 'position' THEN
-        has_trigger := true;
-        field := NULL;
-        number := part.name;
       ELSE
-        IF part.meaning IS NULL OR part.meaning <> ALL (plain) THEN
+        IF part.meaning IS NULL THEN
           RAISE EXCEPTION 'column "%" has no known meaning', part.name USING ERRCODE = 'invalid_parameter_value',
-            DETAIL = format('The meaning is "%s".', part.meaning),
+            DETAIL = format('The meaning is "%s".', part.given),
             HINT = format('Give one of %s, available_at, retry_at, sent, updated_at, position.',
                           array_to_string(plain, ', '));
         END IF;
     END CASE;
+    readings := readings || format('%s%s AS %I', part.reading, '::' || part.type::regtype, part.name);
+    fillings := concat(fillings, format(E'\n    NEW.%1$I := coalesce(NEW.%1$I, ', part.name) || part.filling || ');');
+    CONTINUE WHEN part.field IS NULL;
+    twice := CASE WHEN part.field = ANY (fields) THEN part.field ELSE twice END;
     IF part.type IS NOT NULL THEN
-      has_trigger := true;
-      reading := format('%s::%s', reading, part.type::regtype);
-    END IF;
-    readings := readings || format('%s AS %I', reading, part.name);
-    IF filling IS NOT NULL THEN
-      fillings := fillings || format(E'\n    NEW.%1$I := coalesce(NEW.%1$I, %2$s);', part.name, filling);
-    END IF;
-    CONTINUE WHEN field IS NULL;
-    IF field = ANY (fields) THEN
-      twice := field;
-    END IF;
-    IF part.type IS NOT NULL THEN
-      writing := format('%s::%s', writing, (
+      part.writing := format('%s::%s', part.writing, (
         SELECT a.atttypid::regtype FROM pg_attribute AS a
-        WHERE a.attrelid = 'outbox.events'::regclass AND a.attname = field));
+        WHERE a.attrelid = 'outbox.events'::regclass AND a.attname = part.field));
     END IF;
-    fields := fields || field;
-    inserts := inserts || writing;
+    fields := fields || part.field;
+    inserts := inserts || part.writing;
     updates := updates || format(
       '%1$I = CASE WHEN NEW.%2$I%3$s IS DISTINCT FROM OLD.%2$I%3$s THEN %4$s ELSE e.%1$I END',
-      field, part.name,
+      part.field, part.name,
       CASE WHEN part.type::regtype = 'json'::regtype THEN '::text' END, -- json has no operator for equality
-      writing);
+      part.writing);
   END LOOP;
 
   IF NOT 'event_type' = ANY (fields) THEN
@@ -193,8 +165,8 @@ BEGIN%1$s
   RETURN NEW;
 END $$,
       checks, number, fillings, array_to_string(fields, ', '), array_to_string(inserts, ', '),
-      array_to_string(drawn || 'e.position'::text, ', '),
-      array_to_string(drawn_into || format('NEW.%I', number), ', '),
+      concat_ws(', ', CASE WHEN id_name IS NOT NULL THEN 'e.id' END, 'e.position'),
+      concat_ws(', ', 'NEW.' || quote_ident(id_name), format('NEW.%I', number)),
       array_to_string(readings, ', '), array_to_string(updates, E',\n    '), number));
     EXECUTE format('CREATE TRIGGER outbox_write INSTEAD OF INSERT OR UPDATE ON %s FOR EACH ROW EXECUTE FUNCTION %s()',
                    made, writer);
