@@ -5,56 +5,44 @@
 -- an index for each: SELECT DISTINCT sink would read all rows. With 10 million events and 1,000 sinks it takes 0.2 s
 -- of CPU.
 
--- Each gap between the names of two sinks is one look at an index, and one more for each dropped sink in it; no row
+-- Each gap between the names of two sinks is one look at each index, and one more for each dropped sink in it; no row
 -- of an existing sink is read.
 CREATE OR REPLACE FUNCTION outbox_internal.dropped_sinks() RETURNS TABLE (sink text)
 LANGUAGE sql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 @READS_BY_INDEX@
 AS $$
   WITH RECURSIVE names AS MATERIALIZED (SELECT n.name FROM outbox_internal.sink_names AS n UNION ALL SELECT ''),
-  ready (low, high) AS (
+  gaps (low, high) AS (
     SELECT n.name, lead(n.name) OVER (ORDER BY n.name)
     FROM names AS n
     UNION ALL
-    SELECT f.sink, g.high FROM ready AS g CROSS JOIN LATERAL (
-      (SELECT e.sink FROM outbox.events_pending AS e
-       WHERE g.high IS NOT NULL AND e.available_at IS NULL
-         AND e.sink > g.low AND e.sink < g.high
-       ORDER BY e.sink, e.position LIMIT 1)
-      UNION ALL
-      (SELECT e.sink FROM outbox.events_pending AS e
-       WHERE g.high IS NULL AND e.available_at IS NULL AND e.sink > g.low
-       ORDER BY e.sink, e.position LIMIT 1)) AS f),
-  timed (low, high) AS (
-    SELECT n.name, lead(n.name) OVER (ORDER BY n.name)
-    FROM names AS n
-    WHERE EXISTS (SELECT FROM outbox.events_pending AS e WHERE e.available_at IS NOT NULL AND e.blocked_by IS NULL)
-    UNION ALL
-    SELECT f.sink, g.high FROM timed AS g CROSS JOIN LATERAL (
-      (SELECT e.sink FROM outbox.events_pending AS e
-       WHERE g.high IS NOT NULL AND e.available_at IS NOT NULL AND e.blocked_by IS NULL
-         AND e.sink > g.low AND e.sink < g.high
-       ORDER BY e.sink, e.available_at, e.position LIMIT 1)
-      UNION ALL
-      (SELECT e.sink FROM outbox.events_pending AS e
-       WHERE g.high IS NULL AND e.available_at IS NOT NULL AND e.blocked_by IS NULL AND e.sink > g.low
-       ORDER BY e.sink, e.available_at, e.position LIMIT 1)) AS f),
-  dead (low, high) AS (
-    SELECT n.name, lead(n.name) OVER (ORDER BY n.name)
-    FROM names AS n
-    WHERE EXISTS (SELECT FROM outbox.events_failed)
-    UNION ALL
-    SELECT f.sink, g.high FROM dead AS g CROSS JOIN LATERAL (
-      (SELECT e.sink FROM outbox.events_failed AS e WHERE g.high IS NOT NULL AND e.sink > g.low AND e.sink < g.high
-       ORDER BY e.sink, hashtextextended(e.partition_key, 0), e.position LIMIT 1)
-      UNION ALL
-      (SELECT e.sink FROM outbox.events_failed AS e WHERE g.high IS NULL AND e.sink > g.low
-       ORDER BY e.sink, hashtextextended(e.partition_key, 0), e.position LIMIT 1)) AS f)
-  SELECT f.low
-  FROM (SELECT r.low FROM ready AS r
-        UNION SELECT t.low FROM timed AS t
-        UNION SELECT d.low FROM dead AS d) AS f
-  WHERE f.low <> '' AND NOT EXISTS (SELECT FROM names AS n WHERE n.name = f.low)
+    SELECT f.sink, g.high FROM gaps AS g CROSS JOIN LATERAL (
+      SELECT min(r.sink) AS sink
+      FROM ((SELECT e.sink FROM outbox.events_pending AS e
+             WHERE g.high IS NOT NULL AND e.available_at IS NULL AND e.sink > g.low AND e.sink < g.high
+             ORDER BY e.sink, e.position LIMIT 1)
+            UNION ALL
+            (SELECT e.sink FROM outbox.events_pending AS e
+             WHERE g.high IS NULL AND e.available_at IS NULL AND e.sink > g.low
+             ORDER BY e.sink, e.position LIMIT 1)
+            UNION ALL
+            (SELECT e.sink FROM outbox.events_pending AS e
+             WHERE g.high IS NOT NULL AND e.available_at IS NOT NULL AND e.blocked_by IS NULL
+               AND e.sink > g.low AND e.sink < g.high
+             ORDER BY e.sink, e.available_at, e.position LIMIT 1)
+            UNION ALL
+            (SELECT e.sink FROM outbox.events_pending AS e
+             WHERE g.high IS NULL AND e.available_at IS NOT NULL AND e.blocked_by IS NULL AND e.sink > g.low
+             ORDER BY e.sink, e.available_at, e.position LIMIT 1)
+            UNION ALL
+            (SELECT e.sink FROM outbox.events_failed AS e
+             WHERE g.high IS NOT NULL AND e.sink > g.low AND e.sink < g.high
+             ORDER BY e.sink, hashtextextended(e.partition_key, 0), e.position LIMIT 1)
+            UNION ALL
+            (SELECT e.sink FROM outbox.events_failed AS e WHERE g.high IS NULL AND e.sink > g.low
+             ORDER BY e.sink, hashtextextended(e.partition_key, 0), e.position LIMIT 1)) AS r) AS f
+    WHERE f.sink IS NOT NULL)
+  SELECT g.low FROM gaps AS g WHERE g.low <> '' AND NOT EXISTS (SELECT FROM names AS n WHERE n.name = g.low)
 $$;
 COMMENT ON FUNCTION outbox_internal.dropped_sinks() IS
   'Part of outbox.sinks: sinks that were dropped and that still have pending events or dead letters.';
@@ -134,7 +122,6 @@ BEGIN
     WITH names AS MATERIALIZED (
       SELECT n.server, NULL AS dropped, n.name FROM outbox_internal.sink_names AS n
       UNION ALL SELECT NULL, l, l FROM unnest(lost) AS l),
-    dead AS (SELECT * FROM outbox_internal.sink_dead_letters(all_names)),
     rows AS (
       SELECT e.sink,
              count(*) AS n,
@@ -151,17 +138,13 @@ BEGIN
       FROM outbox.events_pending AS e TABLESAMPLE SYSTEM (100)
       GROUP BY e.sink)
     SELECT n.server, n.dropped,
-           coalesce(sum(r.n), 0)::bigint, coalesce(sum(r.scheduled), 0)::bigint,
-           coalesce(sum(r.blocked + coalesce(m.n, 0)), 0)::bigint,
-           coalesce(sum(r.failing), 0)::bigint,
-           coalesce(sum(greatest(r.due - coalesce(m.n, 0), 0)), 0)::bigint, coalesce(sum(d.n), 0)::bigint,
-           coalesce(bool_or(d.estimated), false), min(r.since),
-           min(CASE WHEN m.n > 0 THEN m.due_since ELSE r.due_since END)
+           coalesce(r.n, 0), coalesce(r.scheduled, 0), coalesce(r.blocked + coalesce(m.n, 0), 0),
+           coalesce(r.failing, 0), greatest(r.due - coalesce(m.n, 0), 0), coalesce(d.n, 0),
+           coalesce(d.estimated, false), r.since, CASE WHEN m.n > 0 THEN m.due_since ELSE r.due_since END
     FROM names AS n
     LEFT JOIN rows AS r ON r.sink = n.name
-    LEFT JOIN dead AS d ON d.sink = n.name
-    LEFT JOIN outbox_internal.blocked_claims() AS m ON m.server = n.server
-    GROUP BY n.server, n.dropped;
+    LEFT JOIN outbox_internal.sink_dead_letters(all_names) AS d ON d.sink = n.name
+    LEFT JOIN outbox_internal.blocked_claims() AS m ON m.server = n.server;
     RETURN;
   END IF;
 
@@ -174,7 +157,6 @@ BEGIN
            CASE WHEN elsewhere THEN 0 ELSE coalesce(s.low_watermark, 0) END AS low_watermark
     FROM outbox_internal.sink_names AS n LEFT JOIN outbox_internal.sink_statistics() AS s ON s.server = n.server
     UNION ALL SELECT NULL, l, l, 0 FROM unnest(lost) AS l),
-  dead AS (SELECT * FROM outbox_internal.sink_dead_letters(all_names)),
   sample AS (
     SELECT e.sink,
            count(*) * 100 / share AS n,
@@ -258,51 +240,32 @@ BEGIN
       FROM (SELECT e.created_at, e.available_at, e.last_attempt_at, e.blocked_by FROM outbox.events_pending AS e
             WHERE (e.last_attempt_at IS NOT NULL OR e.redrive_late IS NOT NULL)
               AND e.sink = n.name
-            ORDER BY e.sink, hashtextextended(e.partition_key, 0), e.position LIMIT counted) AS r) AS f),
-  counts AS (
-    SELECT n.server, n.dropped,
-           r.n < counted AND t.n < counted AS counted_all,
-           w.apart,
-           r.n + t.n + coalesce(h.timed, 0) AS n,
-           t.scheduled + coalesce(h.scheduled, 0) AS scheduled,
-           coalesce(h.n, 0) AS blocked,
-           greatest(r.due, (b.since IS NOT NULL)::integer) + t.due AS due,
-           coalesce(s.n, 0) AS sample_n,
-           coalesce(s.scheduled, 0) AS sample_scheduled,
-           coalesce(s.blocked, 0) AS sample_blocked,
-           coalesce(s.due, 0) AS sample_due,
-           f.read < counted AS counted_failing,
-           greatest(f.n, t.failing) AS failing,
-           coalesce(s.failing, 0) AS sample_failing,
-           coalesce(d.n, 0) AS dead,
-           coalesce(d.estimated, false) AS dead_estimated,
-           least(r.since, t.since, l.since, f.since,
-                 CASE WHEN f.read = counted THEN least(t.failing_since, s.failing_since) END) AS since,
-           least(r.due_since, b.since, t.due_since) AS due_since
-    FROM names AS n
-    CROSS JOIN whole AS w
-    JOIN ready AS r ON r.name = n.name
-    JOIN timed AS t ON t.name = n.name
-    LEFT JOIN ready_behind AS b ON b.name = n.name
-    LEFT JOIN timed_behind AS l ON l.name = n.name
-    LEFT JOIN blocked AS h ON h.sink = n.name
-    LEFT JOIN sample AS s ON s.sink = n.name
-    LEFT JOIN dead AS d ON d.sink = n.name
-    JOIN failing AS f ON f.name = n.name)
-  SELECT c.server, c.dropped,
-         sum(CASE WHEN c.counted_all AND c.apart THEN c.n ELSE greatest(c.n, c.sample_n) END)::bigint,
-         sum(CASE WHEN c.counted_all AND c.apart THEN c.scheduled
-                  ELSE greatest(c.scheduled, c.sample_scheduled) END)::bigint,
-         sum(CASE WHEN c.apart THEN c.blocked ELSE greatest(c.blocked, c.sample_blocked) END
-             + coalesce(m.n, 0))::bigint,
-         sum(CASE WHEN c.counted_failing THEN c.failing ELSE greatest(c.failing, c.sample_failing) END)::bigint,
-         sum(greatest(CASE WHEN c.counted_all THEN c.due ELSE greatest(c.due, c.sample_due) END
-                      - coalesce(m.n, 0), 0))::bigint,
-         sum(c.dead)::bigint,
-         NOT bool_and(c.counted_all AND c.apart AND c.counted_failing) OR bool_or(c.dead_estimated),
-         min(c.since), min(CASE WHEN m.n > 0 THEN m.due_since ELSE c.due_since END)
-  FROM counts AS c LEFT JOIN outbox_internal.blocked_claims() AS m ON m.server = c.server
-  GROUP BY c.server, c.dropped;
+            ORDER BY e.sink, hashtextextended(e.partition_key, 0), e.position LIMIT counted) AS r) AS f)
+  -- A sample counts where not all rows were counted; then it may only add to the rows that were.
+  SELECT n.server, n.dropped,
+         greatest(r.n + t.n + coalesce(h.timed, 0), CASE WHEN NOT k.whole THEN s.n END)::bigint,
+         greatest(t.scheduled + coalesce(h.scheduled, 0), CASE WHEN NOT k.whole THEN s.scheduled END)::bigint,
+         greatest(coalesce(h.n, 0), CASE WHEN NOT w.apart THEN s.blocked END)::bigint + coalesce(m.n, 0),
+         greatest(f.n, t.failing, CASE WHEN f.read = counted THEN s.failing END)::bigint,
+         greatest(greatest(greatest(r.due, (b.since IS NOT NULL)::integer) + t.due,
+                           CASE WHEN r.n = counted OR t.n = counted THEN s.due END)::bigint - coalesce(m.n, 0), 0),
+         coalesce(d.n, 0),
+         NOT k.whole OR f.read = counted OR coalesce(d.estimated, false),
+         least(r.since, t.since, l.since, f.since,
+               CASE WHEN f.read = counted THEN least(t.failing_since, s.failing_since) END),
+         CASE WHEN m.n > 0 THEN m.due_since ELSE least(r.due_since, b.since, t.due_since) END
+  FROM names AS n
+  CROSS JOIN whole AS w
+  JOIN ready AS r ON r.name = n.name
+  JOIN timed AS t ON t.name = n.name
+  JOIN failing AS f ON f.name = n.name
+  CROSS JOIN LATERAL (SELECT r.n < counted AND t.n < counted AND w.apart AS whole) AS k
+  LEFT JOIN ready_behind AS b ON b.name = n.name
+  LEFT JOIN timed_behind AS l ON l.name = n.name
+  LEFT JOIN blocked AS h ON h.sink = n.name
+  LEFT JOIN sample AS s ON s.sink = n.name
+  LEFT JOIN outbox_internal.sink_dead_letters(all_names) AS d ON d.sink = n.name
+  LEFT JOIN outbox_internal.blocked_claims() AS m ON m.server = n.server;
 END
 $$;
 COMMENT ON FUNCTION outbox_internal.sink_backlog() IS
