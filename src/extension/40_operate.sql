@@ -93,19 +93,12 @@ COMMENT ON FUNCTION outbox_internal.client_library(oid) IS
   'suitable: ok, warning for a version with a defect, error for one that is too old. NULL where the kind does not '
   'tell.';
 
-CREATE OR REPLACE FUNCTION outbox_internal.target_options(wrapper oid) RETURNS text[]
+CREATE OR REPLACE FUNCTION outbox_internal.server_options(wrapper oid, of_target boolean) RETURNS text[]
 LANGUAGE c STABLE STRICT PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
-AS 'MODULE_PATHNAME', 'outbox_target_options';
-COMMENT ON FUNCTION outbox_internal.target_options(oid) IS
-  'Part of outbox.sinks: the options that hold the address of a sink of this wrapper; none if the library of its '
-  'kind cannot be loaded.';
-
-CREATE OR REPLACE FUNCTION outbox_internal.message_options(wrapper oid) RETURNS text[]
-LANGUAGE c STABLE STRICT PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
-AS 'MODULE_PATHNAME', 'outbox_message_options';
-COMMENT ON FUNCTION outbox_internal.message_options(oid) IS
-  'Part of outbox.probe(): the options of a server of this wrapper, at least those that say what its messages are; '
-  'none if the library of its kind cannot be loaded.';
+AS 'MODULE_PATHNAME', 'outbox_server_options';
+COMMENT ON FUNCTION outbox_internal.server_options(oid, boolean) IS
+  'Part of outbox.sinks and outbox.probe(): the options of a server of this wrapper that hold the address of a sink; '
+  'or all, at least those that say what its messages are. None if the library of its kind cannot be loaded.';
 
 CREATE OR REPLACE VIEW outbox.sinks AS
   SELECT coalesce(s.srvname, b.dropped::name) AS name,
@@ -132,10 +125,10 @@ CREATE OR REPLACE VIEW outbox.sinks AS
          coalesce(
            CASE WHEN w.kind = 'manual' THEN '(outbox.claim)' WHEN b.dropped IS NOT NULL THEN '(dropped)' END,
            (SELECT pg_catalog.string_agg(pg_catalog.regexp_replace(o.option_value, '//[^/@]*@', '//'), ', ')
-            FROM pg_catalog.unnest(outbox_internal.target_options(s.srvfdw)) AS t(name)
+            FROM pg_catalog.unnest(outbox_internal.server_options(s.srvfdw, true)) AS t(name)
             JOIN pg_catalog.pg_options_to_table(s.srvoptions) AS o ON o.option_name = t.name
             WHERE o.option_name <> ALL (coalesce(outbox_internal.mapping_options(s.oid), '{}'))),
-           CASE outbox_internal.target_options(s.srvfdw)
+           CASE outbox_internal.server_options(s.srvfdw, true)
              WHEN '{}' THEN '(unknown)' ELSE '(in the user mapping)' END) AS target,
          b.pending, b.due, b.scheduled, b.failing, b.blocked,
          coalesce(claimed.n, st.in_flight, 0) AS in_flight,

@@ -25,7 +25,7 @@ BEGIN
                   '${aggregate_type}')
   INTO name, template
   FROM pg_foreign_server AS s
-  WHERE s.oid = probe_topics.server AND 'topic' = ANY (outbox_internal.message_options(s.srvfdw));
+  WHERE s.oid = probe_topics.server AND 'topic' = ANY (outbox_internal.server_options(s.srvfdw, false));
   IF template IS NULL OR template !~ '[$][{]' THEN
     RETURN;
   END IF;

@@ -82,7 +82,7 @@ BEGIN
              f.oid, coalesce((SELECT o.option_value::boolean FROM pg_options_to_table(f.srvoptions) AS o
                               WHERE o.option_name = 'ordered'), true)) AS leased_until,
            outbox_internal.mapping_options(f.oid) AS mapping,
-           outbox_internal.target_options(f.srvfdw) AS target_options,
+           outbox_internal.server_options(f.srvfdw, true) AS target_options,
            CASE WHEN v.state = 'misconfigured'
                 THEN (SELECT c.hint FROM outbox_internal.client_library(f.srvfdw) AS c WHERE c.status = 'error')
            END AS unfit,

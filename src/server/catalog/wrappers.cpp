@@ -109,8 +109,11 @@ ob_option *wrapper_options(Datum options, bool isnull, size_t *n) {
   return out;
 }
 
-/* None if the kind is not available, or the wrapper has been dropped. */
-static Datum option_names(Oid wrapper, ob_scope scope) {
+/* outbox_internal.server_options(wrapper, of_target): none if the kind is not available, or the wrapper has been
+ * dropped. */
+SQL_FUNCTION(outbox_server_options) {
+  const Oid wrapper = PG_GETARG_OID(0);
+  const ob_scope scope = PG_GETARG_BOOL(1) ? OB_TARGET : OB_SERVER;
   char kind[NAMEDATALEN];
   const char *names[128];
   Datum texts[lengthof(names)];
@@ -122,14 +125,6 @@ static Datum option_names(Oid wrapper, ob_scope scope) {
   for (size_t i = 0; i < n; i++)
     texts[i] = CStringGetTextDatum(names[i]);
   return text_array(texts, (int)n);
-}
-
-SQL_FUNCTION(outbox_target_options) {
-  return option_names(PG_GETARG_OID(0), OB_TARGET);
-}
-
-SQL_FUNCTION(outbox_message_options) {
-  return option_names(PG_GETARG_OID(0), OB_SERVER);
 }
 
 /* outbox_internal.client_library(wrapper): NULLs of a kind that does not tell, or is not available. */
