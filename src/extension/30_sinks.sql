@@ -47,8 +47,11 @@ COMMENT ON COLUMN outbox_internal.wrappers.name IS 'The name that CREATE SERVER 
 COMMENT ON COLUMN outbox_internal.wrappers.kind IS 'The kind of sink: the name without outbox_.';
 
 CREATE OR REPLACE VIEW outbox_internal.sink_names AS
-  SELECT s.oid AS server, s.srvname::text COLLATE "C" AS name
+  SELECT s.oid AS server, s.srvname::text COLLATE "C" AS name,
+         coalesce((SELECT o.option_value::boolean FROM pg_catalog.pg_options_to_table(s.srvoptions) AS o
+                   WHERE o.option_name = 'ordered'), true) AS ordered
   FROM pg_catalog.pg_foreign_server AS s JOIN outbox_internal.wrappers AS w ON w.oid = s.srvfdw;
 COMMENT ON VIEW outbox_internal.sink_names IS 'The sinks, with their names as rows have them.';
 COMMENT ON COLUMN outbox_internal.sink_names.server IS 'The foreign server.';
 COMMENT ON COLUMN outbox_internal.sink_names.name IS 'Its name.';
+COMMENT ON COLUMN outbox_internal.sink_names.ordered IS 'Its option ordered.';

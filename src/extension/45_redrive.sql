@@ -22,11 +22,8 @@ BEGIN
   LOCK TABLE outbox.events_pending IN ROW SHARE MODE; -- its sink is not renamed meanwhile
   FOR letter IN
     SELECT f.position, f.sink, f.overtaken_by, f.attempts, f.last_attempt_at, left(f.last_error, 1000) AS error,
-           f.partition_key, s.oid AS server,
-           coalesce((SELECT o.option_value::boolean FROM pg_options_to_table(s.srvoptions) AS o
-                     WHERE o.option_name = 'ordered'), true) AS ordered
-    FROM outbox.events_failed AS f
-    LEFT JOIN (outbox_internal.sink_names AS n JOIN pg_foreign_server AS s ON s.oid = n.server) ON n.name = f.sink
+           f.partition_key, n.server, coalesce(n.ordered, true) AS ordered
+    FROM outbox.events_failed AS f LEFT JOIN outbox_internal.sink_names AS n ON n.name = f.sink
     WHERE f.id = redrive.id AND (redrive.sink IS NULL OR f.sink = redrive.sink)
     ORDER BY f.position + 0 FOR UPDATE OF f -- not by the index on the position
   LOOP

@@ -78,9 +78,7 @@ BEGIN
            t.state AS stop_state, t.reason, t.error, t.since, t.stopped_by,
            h.failing AS failing_heads, h.id, h.attempts, h.available_at, h.last_error AS head_error,
            h.dead AS dead_head, h.adopted,
-           outbox_internal.other_leases(
-             f.oid, coalesce((SELECT o.option_value::boolean FROM pg_options_to_table(f.srvoptions) AS o
-                              WHERE o.option_name = 'ordered'), true)) AS leased_until,
+           outbox_internal.other_leases(f.oid, n.ordered) AS leased_until,
            outbox_internal.mapping_options(f.oid) AS mapping,
            outbox_internal.server_options(f.srvfdw, true) AS target_options,
            CASE WHEN v.state = 'misconfigured'
@@ -89,6 +87,7 @@ BEGIN
            u.failures[array_position(u.reasons, 'duplicate')] AS duplicates
     FROM outbox.sinks AS v
     JOIN pg_foreign_server AS f ON f.srvname = v.name
+    JOIN outbox_internal.sink_names AS n ON n.server = f.oid
     LEFT JOIN outbox.stopped_sinks AS t ON t.sink = v.name
     LEFT JOIN outbox_internal.sink_statistics() AS u ON u.server = f.oid
     LEFT JOIN outbox_internal.doctor_heads() AS h ON h.sink = v.name

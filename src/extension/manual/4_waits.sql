@@ -14,9 +14,7 @@ AS $$
           FROM outbox_internal.sink_names AS n
           JOIN pg_foreign_server AS s ON s.oid = n.server
           JOIN outbox_internal.wrappers AS w ON w.oid = s.srvfdw
-          WHERE w.kind = 'manual'
-            AND coalesce((SELECT o.option_value::boolean FROM pg_options_to_table(s.srvoptions) AS o
-                          WHERE o.option_name = 'ordered'), true)) AS m
+          WHERE w.kind = 'manual' AND n.ordered) AS m
     CROSS JOIN LATERAL (
       (SELECT hashtextextended(e.partition_key, 0) AS key_hash, e.position FROM outbox.events_pending AS e
        WHERE (e.last_attempt_at IS NOT NULL OR e.redrive_late IS NOT NULL)
@@ -63,9 +61,7 @@ LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
   WITH event AS (
     SELECT e.position, e.sink, e.origin, hashtextextended(e.partition_key, 0) AS key_hash, s.oid AS server,
-           'on_dead_letter=block' = ANY (coalesce(s.srvoptions, '{}')) AS block,
-           coalesce((SELECT o.option_value::boolean FROM pg_options_to_table(s.srvoptions) AS o
-                     WHERE o.option_name = 'ordered'), true) AS ordered
+           'on_dead_letter=block' = ANY (coalesce(s.srvoptions, '{}')) AS block, n.ordered
     FROM outbox.events_pending AS e
     JOIN outbox_internal.sink_names AS n ON n.name = e.sink
     JOIN pg_foreign_server AS s ON s.oid = n.server
