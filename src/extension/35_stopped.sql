@@ -87,15 +87,12 @@ CREATE OR REPLACE FUNCTION outbox_internal.require_sink(sink text) RETURNS void
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-  known text := (SELECT string_agg(quote_literal(s.srvname), ', ' ORDER BY s.srvname)
-                 FROM pg_foreign_server AS s JOIN outbox_internal.wrappers AS w ON w.oid = s.srvfdw);
+  known text := (SELECT string_agg(quote_literal(n.name), ', ' ORDER BY n.name) FROM outbox_internal.sink_names AS n);
 BEGIN
   IF require_sink.sink IS NULL THEN
     RAISE EXCEPTION 'the name of a sink must not be null'
       USING ERRCODE = 'null_value_not_allowed', HINT = 'SELECT name, state FROM outbox.sinks;';
-  END IF;
-  IF NOT EXISTS (SELECT FROM pg_foreign_server AS s JOIN outbox_internal.wrappers AS w ON w.oid = s.srvfdw
-                 WHERE s.srvname = require_sink.sink) THEN
+  ELSIF NOT EXISTS (SELECT FROM outbox_internal.sink_names AS n WHERE n.name = require_sink.sink) THEN
     RAISE EXCEPTION 'sink "%" does not exist', require_sink.sink
       USING ERRCODE = 'undefined_object',
       HINT = CASE WHEN known IS NULL THEN 'There is no sink yet: CREATE SERVER makes one.'
@@ -109,12 +106,11 @@ COMMENT ON FUNCTION outbox_internal.require_sink(text) IS 'Raises an error if th
 CREATE OR REPLACE FUNCTION outbox.pause(sink text) RETURNS boolean
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
-DECLARE
-  caller text := coalesce(nullif(current_setting('role'), 'none'), session_user);
 BEGIN
   LOCK TABLE outbox.events_pending IN ROW SHARE MODE; -- the sink is not renamed meanwhile
   PERFORM outbox_internal.require_sink(pause.sink);
-  INSERT INTO outbox.stopped_sinks AS s (sink, state, stopped_by) VALUES (pause.sink, 'paused', caller)
+  INSERT INTO outbox.stopped_sinks AS s (sink, state, stopped_by)
+  VALUES (pause.sink, 'paused', coalesce(nullif(current_setting('role'), 'none'), session_user))
   ON CONFLICT ON CONSTRAINT stopped_sinks_pkey DO UPDATE
     SET state = 'paused', reason = NULL, error = NULL, since = now(), stopped_by = EXCLUDED.stopped_by
     WHERE s.state <> 'paused';
@@ -154,23 +150,20 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_
 AS $$
 DECLARE
   was text;
+  server oid;
 BEGIN
   LOCK TABLE outbox.events_pending IN ROW SHARE MODE; -- the sink is not renamed meanwhile
   PERFORM outbox_internal.require_sink(resume.sink);
+  server := (SELECT s.oid FROM pg_foreign_server AS s WHERE s.srvname = resume.sink);
   DELETE FROM outbox.stopped_sinks AS s WHERE s.sink = resume.sink RETURNING s.state INTO was;
-  IF was IS NULL
-     AND outbox_internal.end_pause((SELECT s.oid FROM pg_foreign_server AS s WHERE s.srvname = resume.sink)) THEN
+  IF was IS NULL AND (outbox_internal.end_pause(server) OR outbox_internal.forget_crashes(server)) THEN
     RETURN true; -- the DELETE tells the workers, even if it deletes no row
-  END IF;
-  IF outbox_internal.forget_crashes((SELECT s.oid FROM pg_foreign_server AS s WHERE s.srvname = resume.sink))
-     AND was IS NULL THEN
-    RETURN true;
-  END IF;
-  IF was IS NULL THEN
+  ELSIF was IS NULL THEN
     RAISE NOTICE 'sink "%" is neither paused nor disabled', resume.sink
       USING HINT = 'What it does and why: SELECT name, state, last_error FROM outbox.sinks;';
     RETURN false;
   END IF;
+  PERFORM outbox_internal.forget_crashes(server);
   DELETE FROM outbox_internal.failing_sinks AS f WHERE f.sink = resume.sink;
   IF was = 'disabled' THEN -- failed events are due at once: the endpoint was at fault
     UPDATE outbox.events AS e SET available_at = now()

@@ -45,9 +45,9 @@ CREATE INDEX IF NOT EXISTS failed_attempts_key ON outbox_internal.failed_attempt
 DO $$
 BEGIN
   FOR day IN 0..7 LOOP
-    EXECUTE format('CREATE TABLE IF NOT EXISTS outbox_internal.failed_attempts_%s '
-                   'PARTITION OF outbox_internal.failed_attempts FOR VALUES IN (%1$s)', day);
-    EXECUTE format('COMMENT ON TABLE outbox_internal.failed_attempts_%s IS '
+    EXECUTE format('CREATE TABLE IF NOT EXISTS outbox_internal.failed_attempts_%1$s '
+                   'PARTITION OF outbox_internal.failed_attempts FOR VALUES IN (%1$s); '
+                   'COMMENT ON TABLE outbox_internal.failed_attempts_%1$s IS '
                    '''Failed attempts of one day in eight.''', day);
   END LOOP;
 END
@@ -110,8 +110,8 @@ BEGIN
   END IF;
   blocked := (
     SELECT hashtextextended(keep_redrive.partition_key, 0)
-    FROM pg_foreign_server AS s CROSS JOIN LATERAL pg_options_to_table(s.srvoptions) AS o
-    WHERE s.srvname = keep_redrive.sink AND o.option_name = 'on_dead_letter' AND o.option_value = 'block');
+    FROM pg_foreign_server AS s
+    WHERE s.srvname = keep_redrive.sink AND 'on_dead_letter=block' = ANY (s.srvoptions));
   INSERT INTO outbox_internal.failed_attempts
     (day, event_id, position, sink, attempt, started_at, ended_at, error, redriven_by, key_hash, blocks_until)
   VALUES (outbox_internal.failure_day(now), keep_redrive.event_id, keep_redrive.at_position, keep_redrive.sink,
@@ -133,11 +133,9 @@ DECLARE
   part text;
   oldest timestamptz;
 BEGIN
-  FOR part IN
-    SELECT format('outbox_internal.failed_attempts_%s',
-                  outbox_internal.failure_day(clock_timestamp() + n * interval '1 day'))
-    FROM generate_series(0, 1) AS n
-  LOOP
+  FOR n IN 0..1 LOOP
+    part := format('outbox_internal.failed_attempts_%s',
+                   outbox_internal.failure_day(clock_timestamp() + n * interval '1 day'));
     EXECUTE format('SELECT ended_at FROM %s LIMIT 1', part) INTO oldest;
     IF oldest < clock_timestamp() - interval '2 days' THEN
       EXECUTE format('TRUNCATE %s', part);

@@ -48,9 +48,8 @@ DECLARE
   day date;
   part text;
   done bigint := 0;
-  keep interval;
+  keep interval := (SELECT l.longest_retention FROM outbox_internal.library() AS l);
   dropped boolean;
-  restoring boolean := by_worker AND outbox_internal.restore_seen();
 BEGIN
   -- Also during a restore: events that are delivered meanwhile are to be kept, and an empty day gives way to one of
   -- the dump. Sessions that enqueue or read do not wait for this lock. A caller of outbox.run_maintenance() waits for
@@ -76,12 +75,11 @@ BEGIN
   END LOOP;
 
   PERFORM outbox_internal.expire_failures(); -- also during a restore: a dump has no failed attempts
-  IF restoring THEN
+  IF by_worker AND outbox_internal.restore_seen() THEN
     RETURN done;
   END IF;
   -- Whole days are dropped when the longest retention of any sink is over. If a reader is in the way, the next run
   -- tries again.
-  keep := (SELECT l.longest_retention FROM outbox_internal.library() AS l);
   FOR part, day IN
     SELECT c.relname, to_date(right(c.relname, 8), 'YYYYMMDD') AS begins
     FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid
@@ -147,8 +145,7 @@ DECLARE
   done bigint := outbox_internal.maintain_days(false);
 BEGIN
   PERFORM outbox_internal.expire_dedup();
-  LOOP
-    EXIT WHEN outbox_internal.route_waiting() = 0;
+  WHILE outbox_internal.route_waiting() > 0 LOOP
   END LOOP;
   RETURN done;
 END

@@ -26,16 +26,13 @@ BEGIN
   UPDATE outbox.events SET origin = here WHERE status = 'PENDING' AND origin <> here;
   GET DIAGNOSTICS adopted = ROW_COUNT;
   UPDATE outbox.events SET origin = here WHERE status = 'FAILED' AND origin <> here;
-  LOOP -- the worker would send later events of their keys before it has routed these
-    EXIT WHEN outbox_internal.route_waiting() = 0;
-  END LOOP;
+  WHILE outbox_internal.route_waiting() > 0 LOOP
+  END LOOP; -- the worker would send later events of their keys before it has routed these
   -- pg_restore --disable-triggers enables them again, but not ALWAYS: they would not see the rows of a subscription.
   FOR of_events IN
     SELECT DISTINCT t.tgname FROM pg_trigger AS t JOIN pg_partition_tree('outbox.events') AS p ON p.relid = t.tgrelid
+    JOIN pg_proc AS f ON f.oid = t.tgfoid AND f.pronamespace = 'outbox_internal'::regnamespace
     WHERE t.tgenabled = 'O'
-      AND t.tgname IN (SELECT s.tgname FROM pg_trigger AS s JOIN pg_proc AS f ON f.oid = s.tgfoid
-                       WHERE s.tgrelid = 'outbox.events'::regclass
-                         AND f.pronamespace = 'outbox_internal'::regnamespace)
   LOOP
     EXECUTE format('ALTER TABLE outbox.events ENABLE ALWAYS TRIGGER %I', of_events);
   END LOOP;

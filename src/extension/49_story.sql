@@ -4,28 +4,6 @@
 -- A worker that has ended is replaced at once if it was told to end, and otherwise after 1 s to 1 min. Meanwhile the
 -- other workers do not take over its shards.
 
-CREATE OR REPLACE FUNCTION outbox_internal.story_why_not(
-  sink text, aggregate_type text, event_type text, headers jsonb
-) RETURNS text
-LANGUAGE sql STABLE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
-AS $$
-  SELECT CASE
-    WHEN r.option IS NULL THEN
-      'it takes such events: this one was delivered there and is not kept, or deleted by a user, or enqueued for '
-      'named sinks; or the sink is newer, or its options or its name were changed'
-    WHEN r.option = '' THEN 'it has just been dropped or renamed'
-    ELSE 'its option ' || r.option || ' is ' || coalesce(
-      (SELECT quote_literal(o.option_value)
-       FROM pg_foreign_server AS s CROSS JOIN LATERAL pg_options_to_table(s.srvoptions) AS o
-       WHERE s.srvname = story_why_not.sink AND o.option_name = r.option),
-      'not set, and a type that begins with "outbox." goes only to sinks that name it') END
-  FROM (SELECT outbox_internal.route_refusal(
-          story_why_not.sink, story_why_not.aggregate_type, story_why_not.event_type, story_why_not.headers
-        ) AS option) AS r
-$$;
-COMMENT ON FUNCTION outbox_internal.story_why_not(text, text, text, jsonb) IS
-  'Part of outbox.story(): why a sink has no row of an event.';
-
 CREATE OR REPLACE FUNCTION outbox_internal.shard_of(
   partition_key text, "position" bigint,
   OUT worker integer, OUT workers integer, OUT is_running boolean, OUT is_owned boolean
@@ -45,7 +23,7 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
   event record;
-  blocker record;
+  blocker text;
   holders text[];
   claim text;
   shard record;
@@ -62,29 +40,24 @@ BEGIN
         THEN 'its routing by a worker'
       ELSE 'a sink that takes it' END;
   END IF;
-  IF event.blocked_by IS NOT NULL THEN
-    SELECT b.* INTO blocker
-    FROM (SELECT p.id, p.attempts, p.available_at, p.last_error, false AS dead
-          FROM outbox.events_pending AS p WHERE p.position = event.blocked_by
-          UNION ALL
-          SELECT f.id, f.attempts, NULL, f.last_error, true
-          FROM outbox.events_failed AS f WHERE f.position = event.blocked_by) AS b;
-    IF FOUND THEN
-      RETURN format(
-        'event %s of the same key, %s: %s',
-        blocker.id,
-        CASE WHEN blocker.dead THEN 'a dead letter'
-             WHEN blocker.attempts = 0 THEN 'which waits'
-             ELSE 'which has failed ' || outbox_internal.counted(blocker.attempts, 'time', 'times') END,
-        left(blocker.last_error, 200));
-    END IF;
-  END IF;
+  SELECT format('event %s of the same key, %s: %s', b.id,
+                CASE WHEN b.dead THEN 'a dead letter'
+                     WHEN b.attempts = 0 THEN 'which waits'
+                     ELSE 'which has failed ' || outbox_internal.counted(b.attempts, 'time', 'times') END,
+                left(b.last_error, 200))
+  INTO blocker
+  FROM (SELECT p.id, p.attempts, p.last_error, false AS dead
+        FROM outbox.events_pending AS p WHERE p.position = event.blocked_by
+        UNION ALL
+        SELECT f.id, f.attempts, f.last_error, true
+        FROM outbox.events_failed AS f WHERE f.position = event.blocked_by) AS b;
   SELECT s.* INTO shard FROM outbox_internal.shard_of(event.partition_key, event.position) AS s;
   holders := outbox_internal.row_holders(event.place);
   IF story_waits_for.kind = 'manual' THEN
     claim := outbox_internal.claim_waits_for(event.position); -- of the extension, without which there is no such sink
   END IF;
   RETURN CASE
+    WHEN blocker IS NOT NULL THEN blocker
     WHEN coalesce(story_waits_for.state, 'dropped') = 'dropped' THEN 'its sink, which does not exist any more'
     WHEN story_waits_for.state IN ('paused', 'not preloaded', 'no worker', 'misconfigured', 'circuit open',
                                    'recording fails')
@@ -169,7 +142,15 @@ AS $$
     SELECT 3, f.created_at, n.name,
            CASE WHEN r.option IS NULL AND NOT r.unrouted THEN 'no row is kept' ELSE 'not routed' END,
            CASE WHEN r.option IS NULL AND r.unrouted THEN 'it has yet to be routed'
-                ELSE outbox_internal.story_why_not(n.name, f.aggregate_type, f.event_type, f.headers) END
+                WHEN r.option IS NULL THEN
+                  'it takes such events: this one was delivered there and is not kept, or deleted by a user, or '
+                  'enqueued for named sinks; or the sink is newer, or its options or its name were changed'
+                WHEN r.option = '' THEN 'it has just been dropped or renamed'
+                ELSE format('its option %s is %s', r.option, coalesce(
+                  (SELECT quote_literal(o.option_value)
+                   FROM pg_foreign_server AS s CROSS JOIN LATERAL pg_options_to_table(s.srvoptions) AS o
+                   WHERE s.oid = n.server AND o.option_name = r.option),
+                  'not set, and a type that begins with "outbox." goes only to sinks that name it')) END
     FROM first AS f CROSS JOIN outbox_internal.sink_names AS n
     CROSS JOIN LATERAL (
       SELECT outbox_internal.route_refusal(n.name, f.aggregate_type, f.event_type, f.headers) AS option,

@@ -53,9 +53,7 @@ CREATE OR REPLACE VIEW outbox.database_metrics AS
           WHERE b.dropped IS NOT NULL) AS dropped_sink_events
   FROM outbox_internal.library() AS lib
   CROSS JOIN (SELECT pg_catalog.count(*) AS n, pg_catalog.min(w.last_loop_at) AS last_loop_at
-              FROM outbox_internal.worker_slots() AS w
-              WHERE w.database = (SELECT d.oid FROM pg_catalog.pg_database AS d
-                                  WHERE d.datname = pg_catalog.current_database())) AS workers
+              FROM outbox.workers AS w WHERE w.database = pg_catalog.current_database()) AS workers
   WHERE NOT pg_catalog.pg_is_in_recovery();
 COMMENT ON VIEW outbox.database_metrics IS 'Metrics of this database, for exporters: one row.';
 COMMENT ON COLUMN outbox.database_metrics.datname IS 'Label: this database.';
@@ -188,9 +186,7 @@ BEGIN
                 WHEN a.attname LIKE E'%\\_total' THEN 'counter' ELSE 'gauge' END AS type,
            col_description(a.attrelid, a.attnum) AS help
     FROM pg_attribute AS a
-    WHERE a.attnum > 0
-      AND a.attrelid IN ('outbox.database_metrics'::regclass, 'outbox.sink_metrics'::regclass,
-                         'outbox.failure_metrics'::regclass)
+    WHERE a.attnum > 0 AND a.attrelid IN (SELECT s.view FROM source AS s)
       AND a.attname <> ALL ('{datname,sink,reason}') AND a.attname !~ '_(bucket|sum|count)$'),
   sample AS (
     SELECT f.view, f.col, l.labels, 0 AS n, format(E'%s{%s} %s\n', f.name, l.labels, l.row ->> f.col) AS line
