@@ -26,12 +26,12 @@ COMMENT ON FUNCTION outbox_internal.grant_privilege(text) IS
   'For install and upgrade scripts: runs a GRANT as if a user gave it, so that users'' rights on the same object '
   'stay theirs and remain in their dumps.';
 
-CREATE OR REPLACE FUNCTION outbox_internal.counted(n bigint, one text, many text) RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE
+CREATE OR REPLACE FUNCTION outbox_internal.counted(n bigint, one text, many text, most bigint DEFAULT NULL)
+RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
 SET search_path = pg_catalog, pg_temp
-AS $$ SELECT counted.n || ' ' || CASE counted.n WHEN 1 THEN counted.one ELSE counted.many END $$;
-COMMENT ON FUNCTION outbox_internal.counted(bigint, text, text) IS
-  'For messages: a number with its noun in singular or plural.';
+AS $$ SELECT n || CASE n WHEN 1 THEN ' ' || one WHEN most THEN ' or more ' || many ELSE ' ' || many END $$;
+COMMENT ON FUNCTION outbox_internal.counted(bigint, text, text, bigint) IS
+  'For messages: a number with its noun in singular or plural. No more than `most` were counted.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.for_client(shown text) RETURNS text
 LANGUAGE plpgsql STABLE STRICT PARALLEL UNSAFE -- a block with EXCEPTION starts a subtransaction

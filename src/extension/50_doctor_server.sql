@@ -38,16 +38,16 @@ COMMENT ON FUNCTION outbox_internal.doctor_halt(integer) IS
 CREATE OR REPLACE FUNCTION outbox_internal.doctor_terminate(pid integer, effect text) RETURNS text
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
-  SELECT CASE p.state
-           WHEN 'T' THEN outbox_internal.doctor_comment(format(
-             'it takes no pg_terminate_backend() while it is stopped. In a shell on the database server, as its '
-             'operating system user: kill -CONT %1$s; then it goes on. If that does not help: kill -9 %1$s, after '
-             'which PostgreSQL restarts the whole cluster, and all sessions end', doctor_terminate.pid))
-           WHEN 't' THEN outbox_internal.doctor_comment(format(
-             'it takes no pg_terminate_backend() while it is stopped. Detach or end the debugger%2$s; then it goes '
-             'on. If that does not help, in a shell on the database server: kill -9 %1$s, after which PostgreSQL '
-             'restarts the whole cluster, and all sessions end',
-             doctor_terminate.pid, ' (kill ' || p.tracer || ' in a shell on the database server)'))
+  SELECT CASE
+           WHEN p.state IN ('T', 't') THEN outbox_internal.doctor_comment(format(
+             'it takes no pg_terminate_backend() while it is stopped. %2$s; then it goes on. If that does not help, '
+             'in a shell on the database server: kill -9 %1$s, after which PostgreSQL restarts the whole cluster, '
+             'and all sessions end',
+             doctor_terminate.pid,
+             CASE p.state WHEN 'T' THEN 'In a shell on the database server, as its operating system user: kill -CONT '
+                                        || doctor_terminate.pid
+                          ELSE concat('Detach or end the debugger',
+                                      ' (kill ' || p.tracer || ' in a shell on the database server)') END))
            ELSE format('SELECT pg_terminate_backend(%s); -- ', doctor_terminate.pid) || doctor_terminate.effect
                 || CASE p.state WHEN 'D' THEN '. Until its I/O ends, it takes no signal, kill -9 neither: '
                                               'look at the disk and the kernel log' ELSE '' END END
@@ -84,11 +84,9 @@ RETURNS TABLE ("check" text, status text, detail text, hint text)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-  lib record;
+  lib record := outbox_internal.library();
   installed text := (SELECT e.extversion FROM pg_extension AS e WHERE e.extname = 'outbox');
 BEGIN
-  SELECT * INTO lib FROM outbox_internal.library();
-
   "check" := 'preload'; status := 'ok'; detail := 'The library was loaded at server start.';
   IF NOT lib.preloaded AND outbox_internal.needs_no_worker() THEN
     detail := 'The library was not loaded at server start, and need not be: '
@@ -97,10 +95,9 @@ BEGIN
     status := 'error';
     detail := 'The library is not in shared_preload_libraries: events are enqueued, and no worker delivers them.';
     hint := format('ALTER SYSTEM SET shared_preload_libraries = %s; -- then restart the server',
-                   (SELECT string_agg(quote_ident(l.name), ', ' ORDER BY l.n)
+                   (SELECT string_agg(quote_ident(l.name), ', ' ORDER BY u.n)
                     FROM unnest(string_to_array(current_setting('shared_preload_libraries'), ',') || 'outbox'::text)
-                           WITH ORDINALITY AS u(given, n),
-                         LATERAL (SELECT btrim(u.given, ' "') AS name, u.n) AS l
+                           WITH ORDINALITY AS u(given, n), btrim(u.given, ' "') AS l (name)
                     WHERE l.name <> ''));
   END IF;
   RETURN NEXT;
@@ -114,22 +111,18 @@ BEGIN
     status := 'error';
     detail := format('The extension is %s and the library that the server has loaded is %s: events wait.',
                      installed, lib.version);
-    IF string_to_array(installed, '.')::int[] < string_to_array(lib.version, '.')::int[] THEN
-      hint := 'ALTER EXTENSION outbox UPDATE;';
-    ELSE
-      hint := '-- restart the server, so that it loads the library of the installed package; '
-              'if the package is the older one, upgrade it first';
-    END IF;
+    hint := CASE
+      WHEN string_to_array(installed, '.')::int[] < string_to_array(lib.version, '.')::int[]
+        THEN 'ALTER EXTENSION outbox UPDATE;'
+      ELSE '-- restart the server, so that it loads the library of the installed package; '
+           'if the package is the older one, upgrade it first' END;
   END IF;
   RETURN NEXT;
 
-  FOR "check", status, detail, hint IN
-    SELECT split_part(c.versions, ' ', 1), c.status, c.detail, '-- ' || c.hint
-    FROM outbox_internal.wrappers AS w, LATERAL outbox_internal.client_library(w.oid) AS c
-    WHERE c.status IS NOT NULL ORDER BY w.kind
-  LOOP
-    RETURN NEXT;
-  END LOOP;
+  RETURN QUERY
+  SELECT split_part(c.versions, ' ', 1), c.status, c.detail, '-- ' || c.hint
+  FROM outbox_internal.wrappers AS w, LATERAL outbox_internal.client_library(w.oid) AS c
+  WHERE c.status IS NOT NULL ORDER BY w.kind;
 END
 $$;
 COMMENT ON FUNCTION outbox_internal.doctor_library(interval) IS 'Part of outbox.doctor(): preload and versions.';
@@ -139,23 +132,22 @@ RETURNS TABLE ("check" text, status text, detail text, hint text)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-  lib record;
-  health record;
+  lib record := outbox_internal.library();
+  health record := outbox_internal.worker_health();
   w record;
   wanted int := current_setting('outbox.workers')::int;
   running text;
+  read_log CONSTANT text := 'SELECT pg_current_logfile(), setting FROM pg_settings WHERE name = ''log_directory''; '
+                            '-- read the server log';
 BEGIN
   "check" := 'worker'; status := 'ok';
-  SELECT * INTO lib FROM outbox_internal.library();
-  SELECT * INTO health FROM outbox_internal.worker_health();
   SELECT count(*) AS n,
          min(s.last_loop_at) AS last_loop_at,
          max(s.started_at) AS started_at,
          (array_agg(s.pid ORDER BY s.last_loop_at))[1] AS pid,
          bool_or(s.state = 'waiting for a synchronous standby') AS no_standby
   INTO w
-  FROM outbox_internal.worker_slots() AS s
-  WHERE s.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database());
+  FROM outbox.workers AS s WHERE s.database = current_database();
   running := format('%s of %s for this database', w.n, outbox_internal.counted(wanted, 'worker runs', 'workers run'));
 
   IF pg_is_in_recovery() THEN
@@ -200,9 +192,7 @@ BEGIN
                      date_trunc('second', health.failed_at),
                      coalesce(', with: ' || health.failure, ' without a message'),
                      date_trunc('second', health.next_start));
-    hint := 'SELECT pg_current_logfile(), setting FROM pg_settings WHERE name = ''log_directory''; '
-            '-- read the server log at that time; a worker that fails is started again with growing pauses, '
-            'a minute at most';
+    hint := read_log || ' at that time; a worker that fails is started again with growing pauses, a minute at most';
   ELSIF w.n < wanted AND lib.out_of_slots THEN
     -- More databases than slots are normal: they take turns of two seconds, and each is served before any has its
     -- second turn.
@@ -221,8 +211,7 @@ BEGIN
       ELSE format('It waits for a worker slot since %s: %s with work share %s by turns.',
                   date_trunc('second', health.wanted_since),
                   health.workers_everywhere + health.databases_waiting || ' databases',
-                  health.workers_everywhere
-                    || CASE health.workers_everywhere WHEN 1 THEN ' slot' ELSE ' slots' END) END;
+                  outbox_internal.counted(health.workers_everywhere, 'slot', 'slots')) END;
     hint := format('ALTER SYSTEM SET max_worker_processes = %s; -- then restart the server',
                    current_setting('max_worker_processes')::int + 8);
   ELSIF health.wanted_since < clock_timestamp() - least(patience, interval '10 seconds') THEN
@@ -230,8 +219,7 @@ BEGIN
     detail := format(CASE w.n WHEN 0 THEN 'No worker runs, and one is wanted since %s.'
                               ELSE running || ', and not the first, which is wanted since %s: its keys wait.' END,
                      date_trunc('second', health.wanted_since));
-    hint := 'SELECT pg_current_logfile(), setting FROM pg_settings WHERE name = ''log_directory''; '
-            '-- read the server log';
+    hint := read_log;
   ELSIF w.n = 0 AND EXISTS (SELECT FROM pg_extension AS e
                             WHERE e.extname = 'outbox' AND e.xmin = pg_current_xact_id_if_assigned()::xid) THEN
     detail := 'A worker starts when this transaction has committed.';
@@ -274,8 +262,7 @@ BEGIN
                      running, date_trunc('second', w.started_at), health.failures,
                      date_trunc('second', health.failed_at),
                      coalesce(', with: ' || health.failure, ' without a message'));
-    hint := 'SELECT pg_current_logfile(), setting FROM pg_settings WHERE name = ''log_directory''; '
-            '-- read the server log';
+    hint := read_log;
   ELSE
     detail := running || '.';
   END IF;

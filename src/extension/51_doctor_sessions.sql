@@ -18,45 +18,21 @@ COMMENT ON FUNCTION outbox_internal.doctor_session(integer) IS
 
 -- Control characters become escapes: a global transaction identifier may have any, and with them it could not be
 -- copied from a table on a screen.
-CREATE OR REPLACE FUNCTION outbox_internal.doctor_literal(value text) RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
-AS $$
-  SELECT CASE
-    WHEN doctor_literal.value !~ E'[\x01-\x1f\x7f]' THEN quote_literal(doctor_literal.value)
-    ELSE (
-      SELECT format('E''%s''', string_agg(
-        CASE WHEN c.c ~ E'[\x01-\x1f\x7f]' THEN E'\\x' || lpad(to_hex(ascii(c.c)), 2, '0')
-             WHEN c.c IN ('''', E'\\') THEN c.c || c.c
-             ELSE c.c END, '' ORDER BY c.n))
-      FROM regexp_split_to_table(doctor_literal.value, '') WITH ORDINALITY AS c(c, n)) END
-$$;
-COMMENT ON FUNCTION outbox_internal.doctor_literal(text) IS
-  'Part of outbox.doctor(): any text as a literal on one line.';
-
 CREATE OR REPLACE FUNCTION outbox_internal.doctor_prepared(gid text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
-  SELECT format('ROLLBACK PREPARED %s; -- its writes are lost, with its events; '
-                'ask its transaction manager whether COMMIT PREPARED is right instead',
-                outbox_internal.doctor_literal(gid))
+  SELECT format(
+    'ROLLBACK PREPARED %s; -- its writes are lost, with its events; '
+    'ask its transaction manager whether COMMIT PREPARED is right instead',
+    CASE WHEN gid !~ E'[\x01-\x1f\x7f]' THEN quote_literal(gid)
+         ELSE (SELECT format('E''%s''', string_agg(
+                 CASE WHEN c.c ~ E'[\x01-\x1f\x7f]' THEN E'\\x' || lpad(to_hex(ascii(c.c)), 2, '0')
+                      WHEN c.c IN ('''', E'\\') THEN c.c || c.c
+                      ELSE c.c END, '' ORDER BY c.n))
+               FROM regexp_split_to_table(gid, '') WITH ORDINALITY AS c(c, n)) END)
 $$;
 COMMENT ON FUNCTION outbox_internal.doctor_prepared(text) IS
   'Part of outbox.doctor(): the hint that ends a prepared transaction.';
-
--- Of other roles' sessions, an owner of the extension who is no superuser sees only that they exist.
-CREATE OR REPLACE FUNCTION outbox_internal.doctor_sessions(patience interval)
-RETURNS TABLE ("check" text, status text, detail text, hint text)
-LANGUAGE sql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-AS $$
-  SELECT 'sessions', 'ok',
-         format('Not seen: since when sessions of other roles have had a transaction open. The doctor runs as %s, '
-                'which lacks that right; so the checks locks, row locks, transactions and horizon overlook some.',
-                current_user),
-         format('GRANT pg_read_all_stats TO %I;', current_user)
-  WHERE NOT pg_has_role('pg_read_all_stats', 'USAGE')
-$$;
-COMMENT ON FUNCTION outbox_internal.doctor_sessions(interval) IS
-  'Part of outbox.doctor(): a row if it may not see the sessions of other roles.';
 
 -- Locks that conflict with the ROW EXCLUSIVE of the worker and of every producer. An autovacuum worker is left out:
 -- it releases its lock as soon as another session waits.
@@ -67,7 +43,17 @@ AS $$
 DECLARE
   s record;
 BEGIN
-  "check" := 'locks';
+  -- Of other roles' sessions, an owner of the extension who is no superuser sees only that they exist.
+  "check" := 'sessions'; status := 'ok';
+  IF NOT pg_has_role('pg_read_all_stats', 'USAGE') THEN
+    detail := format('Not seen: since when sessions of other roles have had a transaction open. The doctor runs as '
+                     '%s, which lacks that right; so the checks locks, row locks, transactions and horizon overlook '
+                     'some.', current_user);
+    hint := format('GRANT pg_read_all_stats TO %I;', current_user);
+    RETURN NEXT;
+  END IF;
+
+  "check" := 'locks'; hint := NULL; detail := 'No lock on the tables of outbox stops the worker or producers.';
   FOR s IN
     SELECT l.pid, l.granted, l.virtualtransaction, (array_agg(l.mode ORDER BY l.mode))[1] AS mode,
            (array_agg(c.oid::regclass ORDER BY c.relname <> 'events_pending', c.relname))[1] AS relation,
@@ -110,13 +96,13 @@ BEGIN
     RETURN NEXT;
   END LOOP;
   IF NOT FOUND THEN
-    status := 'ok'; detail := 'No lock on the tables of outbox stops the worker or producers.';
     RETURN NEXT;
   END IF;
 END
 $$;
 COMMENT ON FUNCTION outbox_internal.doctor_locks(interval) IS
-  'Part of outbox.doctor(): locks on the tables of outbox that stop the worker or producers.';
+  'Part of outbox.doctor(): whether it may see the sessions of other roles, and locks on the tables of outbox that '
+  'stop the worker or producers.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.row_holders(place tid) RETURNS xid[]
 LANGUAGE c VOLATILE STRICT PARALLEL RESTRICTED
@@ -137,7 +123,8 @@ DECLARE
   at CONSTANT timestamptz := clock_timestamp(); -- the call itself would be no condition of an index
   s record;
 BEGIN
-  "check" := 'row locks';
+  "check" := 'row locks'; status := 'ok';
+  detail := format('No due event has been locked by a transaction older than %s.', patience);
   FOR s IN
     WITH first AS (
       SELECT f.place FROM outbox_internal.sink_names AS n CROSS JOIN LATERAL (
@@ -169,7 +156,6 @@ BEGIN
       AND x.virtualtransaction = l.virtualtransaction
     LEFT JOIN pg_prepared_xacts AS p ON p.transaction = x.transactionid
     WHERE coalesce(a.backend_type, '') <> 'outbox worker' AND l.pid IS DISTINCT FROM pg_backend_pid()
-      AND (l.pid IS NOT NULL OR p.gid IS NOT NULL)
       AND coalesce(a.xact_start, p.prepared) < clock_timestamp() - patience
     GROUP BY 1, 2, 3
     ORDER BY since LIMIT 10
@@ -178,9 +164,7 @@ BEGIN
     detail := format('%s has locked %s in a transaction that began at %s: %s not sent before it ends.',
                      CASE WHEN s.pid IS NULL THEN format('The prepared transaction %L', s.gid)
                           ELSE outbox_internal.doctor_session(s.pid) END,
-                     CASE WHEN s.n = 1 THEN '1 waiting event'
-                          WHEN s.n < most THEN s.n || ' waiting events'
-                          ELSE s.n || ' or more waiting events' END,
+                     outbox_internal.counted(s.n, 'waiting event', 'waiting events', greatest(s.n, most)),
                      date_trunc('second', s.since),
                      CASE WHEN s.n = 1 THEN 'it is' ELSE 'they are' END);
     hint := CASE WHEN s.pid IS NULL THEN outbox_internal.doctor_prepared(s.gid)
@@ -188,8 +172,6 @@ BEGIN
     RETURN NEXT;
   END LOOP;
   IF NOT FOUND THEN
-    status := 'ok'; detail := format('No due event has been locked by a transaction older than %s.', patience);
-    hint := NULL;
     RETURN NEXT;
   END IF;
 END
@@ -210,7 +192,8 @@ DECLARE
       AND l.relation IN ('outbox.events'::regclass, 'outbox.events_pending'::regclass) AND l.pid IS NOT NULL);
   s record;
 BEGIN
-  "check" := 'transactions';
+  "check" := 'transactions'; status := 'ok';
+  detail := format('No transaction that has written events has been open for %s.', patience);
   FOR s IN
     SELECT a.pid, a.xact_start FROM pg_stat_activity AS a
     WHERE a.pid = ANY (writers) AND a.backend_type <> 'outbox worker' AND a.pid <> pg_backend_pid()
@@ -225,11 +208,11 @@ BEGIN
     RETURN NEXT;
   END LOOP;
   IF NOT FOUND THEN
-    status := 'ok'; detail := format('No transaction that has written events has been open for %s.', patience);
     RETURN NEXT;
   END IF;
 
-  "check" := 'prepared'; hint := NULL;
+  "check" := 'prepared'; status := 'ok'; hint := NULL;
+  detail := format('No prepared transaction is older than %s.', patience);
   FOR s IN
     SELECT p.gid, p.prepared, p.owner,
            EXISTS (
@@ -250,11 +233,11 @@ BEGIN
     RETURN NEXT;
   END LOOP;
   IF NOT FOUND THEN
-    status := 'ok'; detail := format('No prepared transaction is older than %s.', patience);
     RETURN NEXT;
   END IF;
 
-  "check" := 'horizon'; hint := NULL;
+  "check" := 'horizon'; status := 'ok'; hint := NULL;
+  detail := format('No snapshot in this database is older than %s.', patience);
   FOR s IN
     SELECT a.pid, a.xact_start FROM pg_stat_activity AS a
     WHERE a.datid = here
@@ -273,7 +256,6 @@ BEGIN
     RETURN NEXT;
   END LOOP;
   IF NOT FOUND THEN
-    status := 'ok'; detail := format('No snapshot in this database is older than %s.', patience);
     RETURN NEXT;
   END IF;
 END

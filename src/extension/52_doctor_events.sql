@@ -51,60 +51,6 @@ $$;
 COMMENT ON FUNCTION outbox_internal.doctor_candidates(text, text) IS
   'Part of outbox.doctor(): how each sink could take this kind of event, for a user to choose from.';
 
--- Row comparisons and the order leave the planner one index, with any statistics of the table.
-CREATE OR REPLACE FUNCTION outbox_internal.doctor_far_ahead(since timestamptz)
-RETURNS TABLE (id uuid, sink text, available_at timestamptz)
-LANGUAGE sql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-@READS_BY_INDEX@
-AS $$
-  SELECT f.id, f.sink, f.available_at
-  FROM outbox_internal.sink_names AS n
-  CROSS JOIN LATERAL (
-    SELECT e.id, e.sink, e.available_at FROM outbox.events_pending AS e
-    WHERE e.available_at IS NOT NULL AND e.blocked_by IS NULL
-      AND (e.sink, e.available_at) > (n.name, doctor_far_ahead.since)
-      AND (e.sink, e.available_at) <= (n.name, 'infinity')
-    ORDER BY e.sink DESC, e.available_at DESC, e.position DESC LIMIT 1) AS f
-$$;
-COMMENT ON FUNCTION outbox_internal.doctor_far_ahead(timestamptz) IS
-  'Part of outbox.doctor(): for each sink the event with the latest available_at, if that is after the given time.';
-
-CREATE OR REPLACE FUNCTION outbox_internal.doctor_ahead(since timestamptz) RETURNS TABLE (created_at timestamptz)
-LANGUAGE sql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-@READS_BY_INDEX@
-AS $$
-  WITH names AS (
-    SELECT n.name, coalesce(b.low_watermark, 0) AS low_watermark
-    FROM outbox_internal.sink_names AS n LEFT JOIN outbox_internal.sink_statistics() AS b ON b.server = n.server),
-  ends AS (
-    (SELECT e.created_at FROM outbox.events_pending AS e ORDER BY e.position DESC LIMIT 1)
-    UNION ALL
-    SELECT f.created_at FROM names AS n CROSS JOIN LATERAL (
-      SELECT e.created_at FROM outbox.events_pending AS e
-      WHERE e.available_at IS NULL
-        AND (e.sink, e.position) >= (n.name, n.low_watermark)
-        AND (e.sink, e.position) < (n.name, 9223372036854775807)
-      ORDER BY e.sink, e.position LIMIT 1) AS f
-    UNION ALL
-    SELECT l.created_at FROM names AS n CROSS JOIN LATERAL (
-      SELECT e.created_at FROM outbox.events_pending AS e
-      WHERE e.available_at IS NULL
-        AND (e.sink, e.position) >= (n.name, n.low_watermark)
-        AND (e.sink, e.position) < (n.name, 9223372036854775807)
-      ORDER BY e.sink DESC, e.position DESC LIMIT 1) AS l
-    UNION ALL
-    SELECT t.created_at FROM names AS n CROSS JOIN LATERAL (
-      SELECT e.created_at FROM outbox.events_pending AS e
-      WHERE e.available_at IS NOT NULL AND e.blocked_by IS NULL
-        AND (e.sink, e.available_at) >= (n.name, '-infinity')
-        AND (e.sink, e.available_at) <= (n.name, 'infinity')
-      ORDER BY e.sink, e.available_at, e.position LIMIT 1) AS t)
-  SELECT ends.created_at FROM ends WHERE ends.created_at > doctor_ahead.since
-$$;
-COMMENT ON FUNCTION outbox_internal.doctor_ahead(timestamptz) IS
-  'Part of outbox.doctor(): of the events that are first or last in the order of their sink, or due first, those '
-  'that were enqueued after the given time.';
-
 CREATE OR REPLACE FUNCTION outbox_internal.doctor_events(patience interval)
 RETURNS TABLE ("check" text, status text, detail text, hint text)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -113,7 +59,8 @@ AS $$
 DECLARE
   n bigint;
   example record;
-  seen record;
+  newest timestamptz;
+  year_ahead CONSTANT timestamptz := clock_timestamp() + interval '1 year'; -- a call is no condition of an index
   routing record;
   waiting record;
 BEGIN
@@ -142,9 +89,8 @@ BEGIN
       '%s, since %s%s.',
       CASE waiting.taken
         WHEN 0 THEN 'Events that a sink takes are not routed yet'
-        WHEN 1000 THEN '1000 or more events that a sink takes are not routed yet'
         ELSE outbox_internal.counted(waiting.taken, 'event that a sink takes is not routed yet',
-                                     'events that a sink takes are not routed yet') END,
+                                     'events that a sink takes are not routed yet', 1000) END,
       date_trunc('second', coalesce(routing.since, waiting.oldest)),
       coalesce('; the last attempt failed with: ' || routing.error, ''));
     hint := '-- the sinks that take them wait; the worker tries again by itself. '
@@ -161,8 +107,7 @@ BEGIN
             'WHERE status = ''PENDING'' AND sink IS NULL AND last_error IS NOT NULL; -- when the cause is gone';
     RETURN NEXT;
   END IF;
-  n := waiting.nobodys;
-  IF n > 0 THEN
+  IF waiting.nobodys > 0 THEN
     SELECT e.aggregate_type, e.event_type, e.created_at,
            (SELECT string_agg(h.key, ', ' ORDER BY h.key) FROM jsonb_object_keys(e.headers) AS h(key)) AS headers,
            (SELECT format('sink "%s", %s', d.name, outbox_internal.dropped_sink(d.name))
@@ -177,9 +122,8 @@ BEGIN
     status := 'warning';
     detail := format(
       '%s; the oldest has aggregate_type "%s" and event_type "%s"%s, and waits since %s.%s',
-      CASE WHEN n = 1000 THEN '1000 or more events wait because no sink takes them'
-           ELSE outbox_internal.counted(n, 'event waits because no sink takes it',
-                                        'events wait because no sink takes them') END,
+      outbox_internal.counted(waiting.nobodys, 'event waits because no sink takes it',
+                              'events wait because no sink takes them', 1000),
       example.aggregate_type, example.event_type,
       coalesce(' and the headers ' || example.headers, ''),
       date_trunc('second', example.created_at),
@@ -204,10 +148,8 @@ BEGIN
       'Pending events: %s%s of sink "%s", which does not exist any more%s%s.',
       CASE WHEN example.estimated THEN 'about ' ELSE '' END, example.pending, example.sink,
       coalesce(' (' || outbox_internal.dropped_sink(example.sink) || ')', ''),
-      CASE WHEN example.sinks > 1
-           THEN format(', and %s of %s other%s', example.others, example.sinks - 1,
-                       CASE WHEN example.sinks > 2 THEN 's' ELSE '' END)
-           ELSE '' END);
+      ', and ' || nullif(example.others, 0) || ' of '
+        || outbox_internal.counted(example.sinks - 1, 'other', 'others'));
     hint := outbox_internal.doctor_comment(format(
       'create it again under this name by CREATE SERVER, which delivers its events there; '
       'or give them to another sink, which then gets all of them, whatever its options choose (the sinks are: %1$s): '
@@ -229,7 +171,7 @@ BEGIN
   "check" := 'origin'; status := 'ok'; hint := NULL; detail := 'The waiting events were enqueued here.';
   IF n > 0 THEN
     status := 'warning';
-    detail := n || CASE WHEN n = 1 THEN ' event waits that was' ELSE ' events wait that were' END
+    detail := outbox_internal.counted(n, 'event waits that was', 'events wait that were')
               || ' enqueued in another cluster or database (a restore, a copy, or another outbox.cluster_name).';
     hint := '-- only where no other server delivers them, so not on a copy: SELECT outbox.adopt(); delivers them '
             'from here. On a copy: DELETE FROM outbox.events WHERE status = ''PENDING'' AND origin <> '
@@ -247,10 +189,32 @@ BEGIN
   "check" := 'clock'; status := 'ok'; hint := NULL;
   detail := 'No event is scheduled more than a year ahead, and none that is first or last in the order of its sink '
             'was enqueued in the future.';
-  SELECT max(a.created_at) AS newest INTO seen
-  FROM outbox_internal.doctor_ahead(clock_timestamp() + interval '1 minute') AS a;
-  SELECT f.id, f.sink, f.available_at INTO example
-  FROM outbox_internal.doctor_far_ahead(clock_timestamp() + interval '1 year') AS f
+  -- Row comparisons and the order leave the planner one index for each step, with any statistics of the table.
+  SELECT greatest(max(e.created_at),
+                  (SELECT p.created_at FROM outbox.events_pending AS p ORDER BY p.position DESC LIMIT 1))
+  INTO newest
+  FROM outbox_internal.sink_names AS n LEFT JOIN outbox_internal.sink_statistics() AS b ON b.server = n.server
+  CROSS JOIN LATERAL (
+    (SELECT p.created_at FROM outbox.events_pending AS p
+     WHERE p.available_at IS NULL AND (p.sink, p.position) >= (n.name, coalesce(b.low_watermark, 0))
+       AND (p.sink, p.position) < (n.name, 9223372036854775807)
+     ORDER BY p.sink, p.position LIMIT 1)
+    UNION ALL
+    (SELECT p.created_at FROM outbox.events_pending AS p
+     WHERE p.available_at IS NULL AND (p.sink, p.position) >= (n.name, coalesce(b.low_watermark, 0))
+       AND (p.sink, p.position) < (n.name, 9223372036854775807)
+     ORDER BY p.sink DESC, p.position DESC LIMIT 1)
+    UNION ALL
+    (SELECT p.created_at FROM outbox.events_pending AS p
+     WHERE p.available_at IS NOT NULL AND p.blocked_by IS NULL
+       AND (p.sink, p.available_at) >= (n.name, '-infinity') AND (p.sink, p.available_at) <= (n.name, 'infinity')
+     ORDER BY p.sink, p.available_at, p.position LIMIT 1)) AS e;
+  SELECT f.* INTO example
+  FROM outbox_internal.sink_names AS n CROSS JOIN LATERAL (
+    SELECT p.id, p.sink, p.available_at FROM outbox.events_pending AS p
+    WHERE p.available_at IS NOT NULL AND p.blocked_by IS NULL
+      AND (p.sink, p.available_at) > (n.name, year_ahead) AND (p.sink, p.available_at) <= (n.name, 'infinity')
+    ORDER BY p.sink DESC, p.available_at DESC, p.position DESC LIMIT 1) AS f
   ORDER BY f.available_at DESC LIMIT 1;
   IF FOUND THEN
     status := 'warning';
@@ -260,10 +224,10 @@ BEGIN
     hint := 'UPDATE outbox.events SET available_at = now() '
             'WHERE status = ''PENDING'' AND available_at > now() + interval ''1 year''; '
             '-- if they are to be sent now';
-  ELSIF seen.newest IS NOT NULL THEN
+  ELSIF newest > clock_timestamp() + interval '1 minute' THEN
     status := 'warning';
     detail := format('Events were enqueued in the future, the newest at %s: the server''s clock was ahead, '
-                     'or created_at was given. Their schedules and ages are wrong.', seen.newest);
+                     'or created_at was given. Their schedules and ages are wrong.', newest);
     hint := 'UPDATE outbox.events SET created_at = now(), '
             'available_at = CASE WHEN available_at > now() THEN now() END '
             'WHERE status = ''PENDING'' AND created_at > now() + interval ''1 minute''; '
@@ -312,8 +276,7 @@ BEGIN
     status := CASE WHEN example.n < 10000 THEN 'warning' ELSE 'error' END;
     detail := format(
       '%s (%s) %s for a user, the oldest since %s; %s came in the last hour.',
-      CASE WHEN example.n = 100000 THEN '100000 or more dead letters'
-           ELSE outbox_internal.counted(example.n, 'dead letter', 'dead letters') END,
+      outbox_internal.counted(example.n, 'dead letter', 'dead letters', 100000),
       pg_size_pretty(pg_total_relation_size('outbox.events_failed')),
       CASE example.n WHEN 1 THEN 'waits' ELSE 'wait' END,
       date_trunc('second', example.oldest), example.lately);
@@ -352,11 +315,11 @@ AS $$
          h.origin = (SELECT l.origin FROM outbox_internal.library() AS l)
   FROM (SELECT e.sink, count(*) OVER (PARTITION BY e.sink) AS failing, e.id, e.attempts, e.available_at, e.last_error,
                false AS dead, e.position, e.origin
-        FROM (SELECT f.* FROM outbox_internal.sink_names AS n CROSS JOIN LATERAL (
-                SELECT p.sink, p.id, p.attempts, p.available_at, p.last_error, p.position, p.origin
-                FROM outbox.events_pending AS p
-                WHERE p.last_attempt_at IS NOT NULL AND p.sink = n.name
-                ORDER BY hashtextextended(p.partition_key, 0), p.position LIMIT 1000) AS f) AS e
+        FROM outbox_internal.sink_names AS n CROSS JOIN LATERAL (
+          SELECT p.sink, p.id, p.attempts, p.available_at, p.last_error, p.position, p.origin
+          FROM outbox.events_pending AS p
+          WHERE p.last_attempt_at IS NOT NULL AND p.sink = n.name
+          ORDER BY hashtextextended(p.partition_key, 0), p.position LIMIT 1000) AS e
         UNION ALL
         SELECT f.sink, NULL, f.id, f.attempts, NULL, f.last_error, true, f.position, f.origin
         FROM (SELECT h.position FROM holding AS h LIMIT 10000) AS k

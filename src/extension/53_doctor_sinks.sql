@@ -29,10 +29,8 @@ BEGIN
          max(o.option_value) FILTER (WHERE o.option_name = 'rate_limit')
   INTO width, given FROM pg_options_to_table(doctor_pace.options) AS o;
   parts := regexp_match(given, '^ *([0-9]+) */ *([0-9]*) *(ms|s|min|m|h|d) *$');
-  IF parts IS NOT NULL THEN
-    allowed := parts[1]::double precision
-               / extract(epoch FROM (coalesce(nullif(parts[2], ''), '1') || parts[3])::interval);
-  END IF;
+  allowed := parts[1]::double precision
+             / extract(epoch FROM (coalesce(nullif(parts[2], ''), '1') || parts[3])::interval);
   IF allowed < 0.2 OR allowed <= 1.25 * pace THEN
     option := 'rate_limit';
     pace := greatest(allowed, pace); -- a request may have several events
@@ -45,15 +43,12 @@ BEGIN
                     CASE WHEN pace < 10 THEN round(pace::numeric, 1) ELSE round(pace::numeric) END, '/s');
   END IF;
   seconds := doctor_pace.due / pace;
-  IF seconds < 10 THEN
-    words := NULL;
-  ELSE
-    words := format(' %s: about %s for the %s.', words,
-                    CASE WHEN seconds < 120 THEN round(seconds::numeric) || ' s'
-                         WHEN seconds < 7200 THEN round(seconds::numeric / 60) || ' min'
-                         ELSE round(seconds::numeric / 3600) || ' h' END,
-                    doctor_pace.due || ' that can be sent now');
-  END IF;
+  words := CASE WHEN seconds >= 10 THEN format(
+    ' %s: about %s for the %s that can be sent now.', words,
+    CASE WHEN seconds < 120 THEN round(seconds::numeric) || ' s'
+         WHEN seconds < 7200 THEN round(seconds::numeric / 60) || ' min'
+         ELSE round(seconds::numeric / 3600) || ' h' END,
+    doctor_pace.due) END;
 END
 $$;
 COMMENT ON FUNCTION outbox_internal.doctor_pace(text[], bigint, double precision) IS
@@ -81,9 +76,8 @@ BEGIN
            outbox_internal.other_leases(f.oid, n.ordered) AS leased_until,
            outbox_internal.mapping_options(f.oid) AS mapping,
            outbox_internal.server_options(f.srvfdw, true) AS target_options,
-           CASE WHEN v.state = 'misconfigured'
-                THEN (SELECT c.hint FROM outbox_internal.client_library(f.srvfdw) AS c WHERE c.status = 'error')
-           END AS unfit,
+           (SELECT '-- ' || c.hint FROM outbox_internal.client_library(f.srvfdw) AS c
+            WHERE c.status = 'error' AND v.state = 'misconfigured') AS unfit,
            u.failures[array_position(u.reasons, 'duplicate')] AS duplicates
     FROM outbox.sinks AS v
     JOIN pg_foreign_server AS f ON f.srvname = v.name
@@ -99,9 +93,8 @@ BEGIN
     detail := format('%s: %s, %s%s pending, %s.', s.kind, s.state,
                      CASE WHEN s.estimated THEN 'about ' ELSE '' END, s.pending,
                      outbox_internal.counted(s.dead, 'dead letter', 'dead letters'));
-    SELECT p.words, p.seconds, p.option INTO pace
-    FROM outbox_internal.doctor_pace(
-      s.srvoptions, CASE WHEN s.state IN ('delivering', 'waiting') THEN s.due END, s.rate) AS p;
+    pace := outbox_internal.doctor_pace(
+      s.srvoptions, CASE WHEN s.state IN ('delivering', 'waiting') THEN s.due END, s.rate);
     detail := detail || coalesce(pace.words, '');
     -- Failing events and dead letters do not explain it: they delay their own keys only.
     stuck := s.state IN ('idle', 'waiting', 'failing') AND s.in_flight = 0 AND s.rate < 0.01
@@ -155,7 +148,7 @@ BEGIN
       status := 'error';
       detail := format('%s is %s: %s', s.target, s.state, coalesce(s.last_error, 'no error is known'));
       hint := CASE
-        WHEN s.state = 'misconfigured' AND s.unfit IS NOT NULL THEN '-- ' || s.unfit
+        WHEN s.unfit IS NOT NULL THEN s.unfit
         WHEN s.last_error LIKE '%SASL authentication failed%' AND 'sasl_password' = ANY (s.mapping) THEN
           outbox_internal.doctor_comment(format(
             'give it the correct password, and its events are sent: '
@@ -260,10 +253,9 @@ BEGIN
 
     FOR advice IN SELECT * FROM outbox_internal.sink_advice(s.server) LOOP
       "check" := format('advice %s %s', s.name, advice.topic);
-      status := advice.status; detail := advice.detail; hint := advice.hint;
-      IF starts_with(hint, '-- ') THEN
-        hint := outbox_internal.doctor_comment(substr(hint, 4));
-      END IF;
+      status := advice.status; detail := advice.detail;
+      hint := CASE WHEN starts_with(advice.hint, '-- ') THEN outbox_internal.doctor_comment(substr(advice.hint, 4))
+                   ELSE advice.hint END;
       RETURN NEXT;
     END LOOP;
   END LOOP;

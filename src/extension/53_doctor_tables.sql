@@ -25,7 +25,7 @@ AS $$
     SELECT d.name, split_part(c.c, ' ', 1) AS attribute, substr(c.c, strpos(c.c, ' ') + 1) AS type
     FROM defined AS d CROSS JOIN LATERAL string_to_table(d.columns, ', ') AS c (c) WHERE d.columns <> ''),
   present AS (
-    SELECT d.name, a.attname,
+    SELECT d.name, a.attname::text AS attribute,
            format_type(a.atttypid, a.atttypmod)
              || CASE WHEN a.attcollation = 'pg_catalog."C"'::regcollation THEN ' "C"' ELSE '' END AS type
     FROM defined AS d JOIN pg_attribute AS a ON a.attrelid = to_regclass(d.name)
@@ -34,21 +34,17 @@ AS $$
          '-- it was renamed, moved to another schema or dropped; put it back under this name, or restore a backup'
   FROM defined AS d WHERE to_regclass(d.name) IS NULL
   UNION ALL
-  SELECT w.name, format('has no column %s of type %s', w.attribute, w.type),
-         '-- if the column has another name now: ALTER TABLE with RENAME COLUMN'
-  FROM wanted AS w
-  WHERE to_regclass(w.name) IS NOT NULL
-    AND NOT EXISTS (SELECT FROM present AS p WHERE p.name = w.name AND p.attname = w.attribute)
-  UNION ALL
-  SELECT w.name, format('has the column %s of type %s instead of %s', w.attribute, p.type, w.type),
-         format('ALTER TABLE %s ALTER COLUMN %I TYPE %s USING %2$I::%s;', w.name, w.attribute,
-                replace(w.type, ' "C"', ' COLLATE "C"'), replace(w.type, ' "C"', ''))
-  FROM wanted AS w JOIN present AS p ON p.name = w.name AND p.attname = w.attribute WHERE p.type <> w.type
-  UNION ALL
-  SELECT p.name, format('has the column %I, which the extension does not know', p.attname),
-         '-- if it is a column of outbox with another name, rename it back; otherwise ALTER TABLE with DROP COLUMN'
-  FROM present AS p
-  WHERE NOT EXISTS (SELECT FROM wanted AS w WHERE w.name = p.name AND w.attribute = p.attname)
+  SELECT name,
+         CASE WHEN p.type IS NULL THEN format('has no column %s of type %s', attribute, w.type)
+              WHEN w.type IS NULL THEN format('has the column %I, which the extension does not know', attribute)
+              ELSE format('has the column %s of type %s instead of %s', attribute, p.type, w.type) END,
+         CASE WHEN p.type IS NULL THEN '-- if the column has another name now: ALTER TABLE with RENAME COLUMN'
+              WHEN w.type IS NULL THEN '-- if it is a column of outbox with another name, rename it back; otherwise '
+                                       'ALTER TABLE with DROP COLUMN'
+              ELSE format('ALTER TABLE %s ALTER COLUMN %I TYPE %s USING %2$I::%s;', name, attribute,
+                          replace(w.type, ' "C"', ' COLLATE "C"'), replace(w.type, ' "C"', '')) END
+  FROM wanted AS w FULL JOIN present AS p USING (name, attribute)
+  WHERE p.type IS DISTINCT FROM w.type AND to_regclass(name) IS NOT NULL
   UNION ALL
   SELECT c.oid::regclass::text, 'is unlogged: a crash of the server empties it',
          format('ALTER %s %s SET LOGGED;', CASE c.relkind WHEN 'S' THEN 'SEQUENCE' ELSE 'TABLE' END, c.oid::regclass)
@@ -136,13 +132,12 @@ AS $$
 DECLARE
   s record;
 BEGIN
-  "check" := 'tables';
+  "check" := 'tables'; status := 'ok'; detail := 'The tables are as the extension made them.';
   FOR s IN SELECT * FROM outbox_internal.definition_faults() AS f ORDER BY f.relation, f.fault LIMIT 20 LOOP
     status := 'error'; detail := format('%s %s.', s.relation, s.fault); hint := s.cure;
     RETURN NEXT;
   END LOOP;
-  IF status IS NULL THEN
-    status := 'ok'; detail := 'The tables are as the extension made them.'; hint := NULL;
+  IF NOT FOUND THEN
     RETURN NEXT;
   END IF;
 
@@ -180,22 +175,21 @@ AS $$
 DECLARE
   s record;
 BEGIN
-  "check" := 'publications';
+  "check" := 'publications'; status := 'ok'; detail := 'No publication keeps the worker from deleting rows.';
   FOR s IN SELECT * FROM outbox_internal.unwritable_tables() LOOP
     status := 'error';
     detail := format('Deliveries cannot be recorded, because of the publication %s: %s',
                      coalesce(s.publications, '(unknown)'), s.error);
-    hint := '-- let it publish inserts alone: ALTER PUBLICATION with SET (publish = ''insert''), or leave out its '
-            'WHERE and its list of columns';
-    IF s.no_identity THEN
-      hint := format('ALTER TABLE %s REPLICA IDENTITY %s; -- or let the publication publish inserts alone: '
-                     'ALTER PUBLICATION with SET (publish = ''insert'')', s.relation,
-                     CASE s.relation WHEN 'outbox_internal.rescan_queue'::regclass THEN 'FULL' ELSE 'DEFAULT' END);
-    END IF;
+    hint := CASE
+      WHEN s.no_identity
+        THEN format('ALTER TABLE %s REPLICA IDENTITY %s; -- or let the publication publish inserts alone: '
+                    'ALTER PUBLICATION with SET (publish = ''insert'')', s.relation,
+                    CASE s.relation WHEN 'outbox_internal.rescan_queue'::regclass THEN 'FULL' ELSE 'DEFAULT' END)
+      ELSE '-- let it publish inserts alone: ALTER PUBLICATION with SET (publish = ''insert''), or leave out its '
+           'WHERE and its list of columns' END;
     RETURN NEXT;
   END LOOP;
-  IF status IS NULL THEN
-    status := 'ok'; detail := 'No publication keeps the worker from deleting rows.'; hint := NULL;
+  IF NOT FOUND THEN
     RETURN NEXT;
   END IF;
 END

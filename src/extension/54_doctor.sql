@@ -34,10 +34,9 @@ BEGIN
                     WHERE own.classid = d.classid AND own.objid = d.objid AND own.deptype <> 'n'
                       AND own.refclassid = 'pg_class'::regclass AND own.refobjid = ANY (days.relids))
   LIMIT 1;
-  SELECT 'events_sent_' || to_char(today + n, 'YYYYMMDD') AS name INTO s
-  FROM generate_series(0, 3) AS n
-  WHERE to_regclass('outbox.events_sent_' || to_char(today + n, 'YYYYMMDD')) IS NOT NULL
-    AND NOT outbox_internal.has_day('events_sent_' || to_char(today + n, 'YYYYMMDD'))
+  SELECT d.name INTO s
+  FROM generate_series(0, 3) AS n CROSS JOIN LATERAL to_char(today + n, '"events_sent_"YYYYMMDD') AS d (name)
+  WHERE to_regclass('outbox.' || d.name) IS NOT NULL AND NOT outbox_internal.has_day(d.name)
   ORDER BY 1 LIMIT 1;
   IF FOUND THEN
     status := CASE WHEN keep > '0' THEN 'error' ELSE 'warning' END;
@@ -47,9 +46,9 @@ BEGIN
                    s.name, s.name || '_detached');
   ELSIF days.over > 0 THEN
     status := 'warning';
-    detail := format('%s of delivered events %s over and not dropped, the oldest is %s: ',
-                     outbox_internal.counted(days.over, 'day', 'days'),
-                     CASE days.over WHEN 1 THEN 'is' ELSE 'are' END, days.oldest);
+    detail := format('%s over and not dropped, the oldest is %s: ',
+                     outbox_internal.counted(days.over, 'day of delivered events is', 'days of delivered events are'),
+                     days.oldest);
     IF outbox_internal.restore_seen() THEN
       detail := detail || 'a restore is under way, or events wait that were enqueued in another cluster or database.';
       hint := '-- only where no other server delivers the events: SELECT outbox.adopt(); drops the days too. '
@@ -63,9 +62,8 @@ BEGIN
               '-- if it fails for a lock: SELECT pid, state, xact_start FROM pg_stat_activity ORDER BY xact_start';
     END IF;
   ELSIF days.ready IS NOT TRUE
-        AND EXISTS (SELECT FROM outbox_internal.worker_slots() AS w
-                    WHERE w.started_at < clock_timestamp() - patience
-                      AND w.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())) THEN
+        AND EXISTS (SELECT FROM outbox.workers AS w
+                    WHERE w.started_at < clock_timestamp() - patience AND w.database = current_database()) THEN
     status := 'warning';
     detail := 'The days of delivered events that should be ready for today and tomorrow are not: '
               'with a retention, delivered events could not be recorded.';
@@ -89,17 +87,15 @@ BEGIN
     status := 'warning'; detail := 'Autovacuum is turned off: deleted rows stay, and the worker becomes slower.';
     hint := 'ALTER SYSTEM SET autovacuum = on; ALTER SYSTEM SET track_counts = on; SELECT pg_reload_conf();';
   ELSE
-    SELECT t.n_dead_tup, t.last_vacuumed INTO s
-    FROM (SELECT st.n_dead_tup, greatest(st.last_autovacuum, st.last_vacuum) AS last_vacuumed
-          FROM pg_stat_all_tables AS st
-          WHERE st.relid = 'outbox.events_pending'::regclass) AS t
-    WHERE t.n_dead_tup > 5000000
-      AND coalesce(t.last_vacuumed, pg_postmaster_start_time()) < now() - interval '30 minutes'
+    SELECT t.n_dead_tup, l.vacuumed INTO s
+    FROM pg_stat_all_tables AS t CROSS JOIN LATERAL greatest(t.last_autovacuum, t.last_vacuum) AS l (vacuumed)
+    WHERE t.relid = 'outbox.events_pending'::regclass AND t.n_dead_tup > 5000000
+      AND coalesce(l.vacuumed, pg_postmaster_start_time()) < now() - interval '30 minutes'
       AND NOT EXISTS (SELECT FROM pg_stat_progress_vacuum AS v WHERE v.relid = 'outbox.events_pending'::regclass);
     IF FOUND THEN
       status := 'warning';
       detail := format('About %s deleted rows of outbox.events_pending wait for vacuum, which last ran at %s.',
-                       s.n_dead_tup, coalesce(s.last_vacuumed::text, '(never)'));
+                       s.n_dead_tup, coalesce(s.vacuumed::text, '(never)'));
       hint := 'VACUUM (VERBOSE) outbox.events_pending; '
               '-- if it removes few rows, look at the checks horizon, transactions and prepared';
     END IF;
@@ -117,7 +113,7 @@ AS $$
 DECLARE
   s record;
 BEGIN
-  "check" := 'secrets';
+  "check" := 'secrets'; status := 'ok'; detail := 'PUBLIC cannot read secrets or payloads.';
   FOR s IN
     SELECT c.oid::regclass AS name, c.relnamespace = 'pg_catalog'::regnamespace AS of_secrets
     FROM pg_class AS c
@@ -161,8 +157,7 @@ BEGIN
                CASE WHEN s.mapped THEN 'ADD ' ELSE '' END)));
     RETURN NEXT;
   END LOOP;
-  IF status IS NULL THEN
-    status := 'ok'; detail := 'PUBLIC cannot read secrets or payloads.'; hint := NULL;
+  IF status = 'ok' THEN
     RETURN NEXT;
   END IF;
 END
@@ -198,8 +193,7 @@ BEGIN
   FOR part, checks, on_standbys, reads_tables IN
     VALUES ('library', '{preload, version, librdkafka}'::text[], true, false),
            ('worker', '{worker, standby}', true, false),
-           ('sessions', '{sessions}', false, false),
-           ('locks', '{locks}', false, false),
+           ('locks', '{sessions, locks}', false, false),
            ('row_locks', '{row locks}', false, true),
            ('transactions', '{transactions, prepared, horizon}', false, false),
            ('events', '{routes, lost sink, origin, clock, positions, dead letters}', true, true),

@@ -231,8 +231,7 @@ BEGIN
       IF c.fresh > 0 THEN
         PERFORM outbox_internal.tell_operators(c.sink, c.what,
           format('%s: %s', place,
-                 CASE WHEN c.fresh >= 100000 THEN '100000 or more new dead letters'
-                      ELSE outbox_internal.counted(c.fresh, 'new dead letter', 'new dead letters') END)
+                 outbox_internal.counted(least(c.fresh, 100000), 'new dead letter', 'new dead letters', 100000))
             || coalesce(': ' || c.letter_error, ''),
           jsonb_build_object('count', c.fresh, 'last_error', c.letter_error));
       END IF;
