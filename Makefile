@@ -239,7 +239,7 @@ test-model: ## random steps through the SQL surface; EXAMPLES=200 SEED=1 STEPS=2
 fuzz: ## parsers of foreign bytes; SECONDS=600: for each target; TARGETS="url match": these alone
 	test/fuzz/run --seconds $(or $(SECONDS),60) $(TARGETS)
 test-faults: ## breaks the server at each fault point in each way; POINTS="claim. Sink" WAYS="kill wait" SEED=1: which
-	test/faults/run
+	test/fault_points/run
 test-calls: ## each allocation and call of src/delivery fails once; SCENARIO=webhook N=call:17: this one, with its stack
 	test/rig/install check
 	test/calls/run

@@ -50,7 +50,7 @@ def code_of(path: Path) -> str:
 
 
 def defined_elsewhere() -> list[str]:
-    """The functions of fault_point.h are those of a test build: test/faults/fault_point.cpp."""
+    """The functions of fault_point.h are those of a test build: test/fault_points/fault_point.cpp."""
     faults = []
     for header in sorted(path for folder in DECLARED_BESIDE for path in (SRC / folder).rglob("*.h") if path.name != "fault_point.h"):
         source = header.with_suffix(".cpp")

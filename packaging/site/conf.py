@@ -35,7 +35,7 @@ NAVIGATION = {
     "Explanation": "docs/promises conformance/README src/README test/README CONTRIBUTING SECURITY",
 }
 BELOW = {"examples/README": "spring-boot/README go-pgx/README sqlalchemy/README django/README prisma/README ef-core/README", "src/README": "extension/README",
-         "test/README": "simulate/README faults/README power/README chaos/README fuzz/README sink/README model/README calls/README models/README memory/README"
+         "test/README": "simulate/README fault_points/README power/README chaos/README fuzz/README sink/README model/README calls/README protocols/README memory/README"
                         " races/README"}
 PICTURE = re.compile(r'<picture><source [^>]*srcset="([^"]*)"><img alt="([^"]*)" src="([^"]*)"></picture>')
 

@@ -1,7 +1,7 @@
 """make chaos-night: chaos with one fresh seed after the other until it is stopped (Ctrl-C, SIGTERM, or after HOURS).
 
 Each seed is a run of its own of CYCLES cycles (20), on fresh servers, and afterwards what the workers logged is replayed against the model of shards
-(test/models/trace.py, where spin is installed). build/chaos/night.txt gets a line for each seed. A seed that fails is kept in
+(test/protocols/trace.py, where spin is installed). build/chaos/night.txt gets a line for each seed. A seed that fails is kept in
 build/chaos/failed/SEED/ with its output and the logs, and the next seed begins."""
 
 import argparse
@@ -54,7 +54,7 @@ def one(seed: int, cycles: int) -> list[str]:
     if run([sys.executable, "-u", ROOT / "test/chaos/chaos.py", "--cycles", str(cycles), "--seed", str(seed), "--name", NAME], output):
         failed.append("chaos")
     servers = [log for log in logs() if "-postgres" in log.name]
-    if shutil.which("spin") and servers and run([sys.executable, ROOT / "test/models/trace.py", *servers], output):
+    if shutil.which("spin") and servers and run([sys.executable, ROOT / "test/protocols/trace.py", *servers], output):
         failed.append("trace")
     if failed:
         kept = OUT / "failed" / str(seed)

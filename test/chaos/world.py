@@ -24,7 +24,7 @@ from writers import all_keys, own_keys
 
 MAX_IN_FLIGHT = 40  # small, so that the bound on duplicates is tested
 STUCK_S = 20  # give up when nothing changes for this many seconds although every part is healthy
-# At debug2 workers log what test/models/trace.py replays.
+# At debug2 workers log what test/protocols/trace.py replays.
 # The name tells that a cluster which pg_upgrade has made is the same one.
 SETTINGS = {"outbox.cluster_name": "chaos", "outbox.max_in_flight": str(MAX_IN_FLIGHT), "outbox.poll_interval": "1s", "max_prepared_transactions": "50",
             "log_min_messages": "debug2"}

@@ -1,6 +1,6 @@
 /*
  * fault_point.h: the places at which a test build (`make test-faults`) kills the process, raises an error, or waits.
- * The functions are in test/faults/fault_point.cpp, so that the library contains no code for tests.
+ * The functions are in test/fault_points/fault_point.cpp, so that the library contains no code for tests.
  */
 #pragma once
 

@@ -32,7 +32,7 @@ void decision_log_begin(void);
 /* Logs one event at debug2. Call decision_log() instead. */
 void decision_log_event(Decision decision, int64 position, const char *sink, const char *reason, int64 other);
 
-/* Logs at debug2 that an event was claimed, with its shard: test/models/trace.py follows shards from worker to
+/* Logs at debug2 that an event was claimed, with its shard: test/protocols/trace.py follows shards from worker to
  * worker. */
 void decision_log_shard(int64 position, const char *sink, int shard);
 

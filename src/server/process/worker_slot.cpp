@@ -23,7 +23,7 @@ extern "C" {
 static WorkerSlot *own_slot = NULL;
 
 /* The line of a step at debug2, written under the lock, so that the lines stand in the order of the steps
- * (test/models/trace.py). */
+ * (test/protocols/trace.py). */
 static void log_slot(const char *step) {
   Assert(LWLockHeldByMeInMode(shared_state()->lock, LW_EXCLUSIVE));
   ereport(DEBUG2, (errmsg_internal("outbox worker %d of database %u %s", own_slot->index, own_slot->database, step),

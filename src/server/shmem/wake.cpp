@@ -20,7 +20,7 @@ static bool announce_wanted = false;
 static bool sinks_changed = false;
 
 /* As a commit callback it runs after the transaction is visible to others: it must not fail and must not allocate.
- * test/models/idle.pml shows that no commit is missed, and what each condition is for. */
+ * test/protocols/idle.pml shows that no commit is missed, and what each condition is for. */
 void wake_workers(void) {
   SharedState *shared = shared_state();
   bool reached_worker = false, one_exits = false;

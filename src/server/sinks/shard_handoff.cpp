@@ -68,7 +68,7 @@ static void log_sink(const WorkerSink *sink, const char *which) {
 }
 
 /* At debug2 the shards of each sink, written under the lock, so that the lines of all workers stand in the order of
- * the steps (test/models/trace.py). */
+ * the steps (test/protocols/trace.py). */
 static void log_shards(void) {
   Assert(LWLockHeldByMe(shared_state()->lock));
   if (!message_level_is_interesting(DEBUG2))

@@ -342,7 +342,7 @@ def simulate(log: Path) -> Result:
 
 def fault_points(log: Path) -> Result:
     """Each case counts as a test, and those that were not reached are skipped: at most half of all. `make test-faults` runs every one."""
-    code = run(["test/faults/run"], given(FOR_SECONDS="120", SEED="1"), busy=True)
+    code = run(["test/fault_points/run"], given(FOR_SECONDS="120", SEED="1"), busy=True)
     text = log.read_text(errors="replace")
     counts = re.search(r"^(\d+) cases passed, \d+ failed, (\d+) skipped", text, re.MULTILINE)
     passed, skipped = map(int, counts.groups()) if counts else (0, 0)
@@ -434,7 +434,7 @@ SUITES = {
                         leaves=("new-sink", "installation/next", "installation/next-source")),
     "fault": tests_in("fault", "kills and outages", 11),
     "docs": tests_in("docs", "every example of the documentation", 1, NOT_DURABLE),
-    "models": tests_in("models", "protocols between processes, model-checked by spin, and traces of real workers", 4, again=False, needs="models"),
+    "models": tests_in("protocols", "protocols between processes, model-checked by spin, and traces of real workers", 4, again=False, needs="models"),
     "fuzz": Suite("libFuzzer, under ASan and UBSan: each parser of foreign bytes, the same executions each time; make fuzz draws fresh ones", fuzz, 6, compiles=True, needs="fuzz"),
     "model": tests_in("model", "random steps through the SQL surface, against a model in Python; make test-model takes more", 3, given(SEED="1"), again=False),
     "fault-points": Suite("a server that is broken at fault points in the code, a sample of two minutes; make test-faults runs all", fault_points, 4, compiles=True, needs="faults"),

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""test/models/trace.py LOG...: replays what real workers logged at debug2 against shards.pml (and for test_redrive_trace.py against redrive.pml). Each shard of each sink is one trace; spin looks for an
+"""test/protocols/trace.py LOG...: replays what real workers logged at debug2 against shards.pml (and for test_redrive_trace.py against redrive.pml). Each shard of each sink is one trace; spin looks for an
 execution of the model that does the same steps in the same order. If there is none, the workers did what the model does not allow.
 
 The lines of one log are in the order of the steps: a step that other processes can see is logged under the lock, and a claim or a recording
