@@ -272,6 +272,7 @@ def test_a_slow_endpoint_with_a_backlog(db, receiver):
     assert "option" in said[2] and "latency_p50" in said[2], said
     db.sql("SELECT outbox.pause('crm')")
     assert "paused" in db.doctor("sink crm")[1] and "at a time" not in db.doctor("sink crm")[1]
+    assert db.value("SELECT words FROM outbox_internal.doctor_pace('{concurrency=2}', NULL, 5)") is None, "nothing of it is to be sent now"
 
 
 # ---- sinks ---------------------------------------------------------------------------------------------------------

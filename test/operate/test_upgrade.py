@@ -37,8 +37,8 @@ def change(extension: Path, upgrade: str) -> None:
     replace(stopped, "  stopped_by text,\n", "  stopped_by text,\n  note text,\n")
     replace(stopped, "COMMENT ON TABLE outbox.stopped_sinks", "COMMENT ON COLUMN outbox.stopped_sinks.note IS 'Why.';\nCOMMENT ON TABLE outbox.stopped_sinks")
     replace(stopped, "outbox.pause(sink text)", "outbox.pause(sink text, note text DEFAULT NULL)")
-    replace(stopped, "(sink, state, stopped_by) VALUES (pause.sink, 'paused', caller)",
-            "(sink, state, stopped_by, note) VALUES (pause.sink, 'paused', caller, pause.note)")
+    replace(stopped, "(sink, state, stopped_by)\n  VALUES (pause.sink, 'paused', ", "(sink, state, stopped_by, note)\n  VALUES (pause.sink, 'paused', ")
+    replace(stopped, "'none'), session_user))", "'none'), session_user), pause.note)")
     replace(stopped, "COMMENT ON FUNCTION outbox.pause(text)", "COMMENT ON FUNCTION outbox.pause(text, text)")
     (extension / "upgrade" / upgrade).mkdir(parents=True)
     (extension / "upgrade" / upgrade / "before.sql").write_text("""ALTER TABLE outbox.stopped_sinks ADD COLUMN IF NOT EXISTS note text;
