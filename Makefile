@@ -233,7 +233,7 @@ simulate: ## src/dispatch in simulated worlds; SEEDS=1000 SEED=1: which, else fr
 	test/rig/install check
 	test/simulate/run
 models: ## protocols between processes, model-checked
-	test/run models
+	test/run protocols
 test-model: ## random steps through the SQL surface; EXAMPLES=200 SEED=1 STEPS=20: how many, from which seed (else a fresh one), how long
 	EXAMPLES=$(or $(EXAMPLES),200) SEED=$(SEED) test/run model
 fuzz: ## parsers of foreign bytes; SECONDS=600: for each target; TARGETS="url match": these alone

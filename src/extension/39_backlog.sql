@@ -241,7 +241,7 @@ BEGIN
             WHERE (e.last_attempt_at IS NOT NULL OR e.redrive_late IS NOT NULL)
               AND e.sink = n.name
             ORDER BY e.sink, hashtextextended(e.partition_key, 0), e.position LIMIT counted) AS r) AS f)
-  -- A sample counts where not all rows were counted; then it may only add to the rows that were.
+  -- Where not all rows were counted, the estimate from the sample is shown if it is higher.
   SELECT n.server, n.dropped,
          greatest(r.n + t.n + coalesce(h.timed, 0), CASE WHEN NOT k.whole THEN s.n END)::bigint,
          greatest(t.scheduled + coalesce(h.scheduled, 0), CASE WHEN NOT k.whole THEN s.scheduled END)::bigint,

@@ -34,9 +34,10 @@ BEGIN
                     WHERE own.classid = d.classid AND own.objid = d.objid AND own.deptype <> 'n'
                       AND own.refclassid = 'pg_class'::regclass AND own.refobjid = ANY (days.relids))
   LIMIT 1;
-  SELECT d.name INTO s
-  FROM generate_series(0, 3) AS n CROSS JOIN LATERAL to_char(today + n, '"events_sent_"YYYYMMDD') AS d (name)
-  WHERE to_regclass('outbox.' || d.name) IS NOT NULL AND NOT outbox_internal.has_day(d.name)
+  SELECT 'events_sent_' || d.day AS name INTO s
+  FROM generate_series(0, 3) AS n CROSS JOIN LATERAL to_char(today + n, 'YYYYMMDD') AS d (day)
+  WHERE to_regclass('outbox.events_sent_' || d.day) IS NOT NULL
+    AND NOT outbox_internal.has_day('events_sent_' || d.day)
   ORDER BY 1 LIMIT 1;
   IF FOUND THEN
     status := CASE WHEN keep > '0' THEN 'error' ELSE 'warning' END;

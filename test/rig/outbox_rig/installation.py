@@ -72,8 +72,8 @@ def with_outbox(major: int) -> Path:
     shutil.copytree(ROOT / "src", source / "src", dirs_exist_ok=True,
                     ignore=lambda folder, names: [name for name in names if ("/src/server" in folder or "/src/kit" in folder) and name.endswith(".o")])
     copy_kinds(source)
-    for name in ("Makefile", "outbox.control"):
-        shutil.copy2(ROOT / name, source)
+    for path in (ROOT / "Makefile", *ROOT.glob("outbox*.control")):
+        shutil.copy2(path, source)
     make(source, bindir, f"installation-{version}")
     return bindir
 
@@ -112,8 +112,8 @@ def with_next_version(version: str, change: Callable[[Path, str], None]) -> Path
 
     shutil.copytree(ROOT / "src", source / "src")  # copies compiled files too
     copy_kinds(source)
-    for name in ("Makefile", "outbox.control"):
-        shutil.copy2(ROOT / name, source)
+    for path in (ROOT / "Makefile", *ROOT.glob("outbox*.control")):
+        shutil.copy2(path, source)
     released = version_of(ROOT)
     versions = source / "src/extension/versions"
     versions.mkdir(exist_ok=True)

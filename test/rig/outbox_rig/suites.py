@@ -434,7 +434,7 @@ SUITES = {
                         leaves=("new-sink", "installation/next", "installation/next-source")),
     "fault": tests_in("fault", "kills and outages", 11),
     "docs": tests_in("docs", "every example of the documentation", 1, NOT_DURABLE),
-    "models": tests_in("protocols", "protocols between processes, model-checked by spin, and traces of real workers", 4, again=False, needs="models"),
+    "protocols": tests_in("protocols", "protocols between processes, model-checked by spin, and traces of real workers", 4, again=False, needs="models"),
     "fuzz": Suite("libFuzzer, under ASan and UBSan: each parser of foreign bytes, the same executions each time; make fuzz draws fresh ones", fuzz, 6, compiles=True, needs="fuzz"),
     "model": tests_in("model", "random steps through the SQL surface, against a model in Python; make test-model takes more", 3, given(SEED="1"), again=False),
     "fault-points": Suite("a server that is broken at fault points in the code, a sample of two minutes; make test-faults runs all", fault_points, 4, compiles=True, needs="faults"),
@@ -465,7 +465,7 @@ HERE = [major for major, name in RELEASES.items() if Path(os.environ.get("OUTBOX
 # The suites of a name that is not itself a suite. In `all`, the most valuable ones come first.
 CHECK = ["unit", "regress"]
 TEST = ["style", *CHECK, "simulate", "isolation", "e2e", "kafka", "webhook", "operate", "fault", "docs"]
-REST = ["lint", "models", "model", "fuzz", "fault-points", "attacks", "power", "calls", "chaos", "librdkafka", *(f"pg{major}" for major in HERE), "packages", "examples", "patroni", "compose", *(f"sink-{kind}" for kind in KINDS), "assert",
+REST = ["lint", "protocols", "model", "fuzz", "fault-points", "attacks", "power", "calls", "chaos", "librdkafka", *(f"pg{major}" for major in HERE), "packages", "examples", "patroni", "compose", *(f"sink-{kind}" for kind in KINDS), "assert",
         *(f"packages-{major}" for major in HERE if f"packages-{major}" in SUITES)]
 LAYERS = {"check": CHECK, "test": TEST, "all": TEST + REST}
 
