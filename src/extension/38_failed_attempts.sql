@@ -103,15 +103,13 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
   now timestamptz := clock_timestamp();
-  blocked bigint;
+  blocked bigint := (
+    SELECT hashtextextended(keep_redrive.partition_key, 0) FROM pg_foreign_server AS s
+    WHERE s.srvname = keep_redrive.sink AND 'on_dead_letter=block' = ANY (s.srvoptions));
 BEGIN
   IF keep_redrive.sink IS NULL OR NOT outbox_internal.has_room_for_failures() THEN
     RETURN;
   END IF;
-  blocked := (
-    SELECT hashtextextended(keep_redrive.partition_key, 0)
-    FROM pg_foreign_server AS s
-    WHERE s.srvname = keep_redrive.sink AND 'on_dead_letter=block' = ANY (s.srvoptions));
   INSERT INTO outbox_internal.failed_attempts
     (day, event_id, position, sink, attempt, started_at, ended_at, error, redriven_by, key_hash, blocks_until)
   VALUES (outbox_internal.failure_day(now), keep_redrive.event_id, keep_redrive.at_position, keep_redrive.sink,

@@ -160,7 +160,6 @@ SET search_path = pg_catalog, pg_temp SET jit = off
 AS $$
 DECLARE
   open_metrics boolean := format IS NOT DISTINCT FROM 'openmetrics';
-  answer text;
 BEGIN
   IF format IS DISTINCT FROM 'prometheus' AND NOT open_metrics THEN
     RAISE EXCEPTION 'unknown format of metrics' USING ERRCODE = 'invalid_parameter_value',
@@ -168,6 +167,7 @@ BEGIN
       HINT = 'Give ''prometheus'' (text format 0.0.4) or ''openmetrics'' (OpenMetrics 1.0).';
   END IF;
 
+  RETURN (
   WITH source AS MATERIALIZED (
     SELECT 'outbox.database_metrics'::regclass AS view, to_jsonb(m) AS row FROM outbox.database_metrics AS m
     UNION ALL SELECT 'outbox.sink_metrics'::regclass, to_jsonb(m) FROM outbox.sink_metrics AS m
@@ -215,9 +215,7 @@ BEGIN
                   replace(f.help, E'\\', E'\\\\'), f.type, l.text),
            '' ORDER BY f.view, f.attnum), '')
          || CASE WHEN open_metrics THEN E'# EOF\n' ELSE '' END
-  INTO answer
-  FROM family AS f JOIN lines AS l USING (view, col);
-  RETURN answer;
+  FROM family AS f JOIN lines AS l USING (view, col));
 END
 $$;
 COMMENT ON FUNCTION outbox.metrics(text) IS
