@@ -12,7 +12,8 @@ import psycopg
 from outbox_rig.paths import ROOT
 
 BEGIN, END = "<!-- options of the {place}: made by make docs -->\n", "<!-- end of options -->\n"
-ALL = "all"
+EVERY = "every kind"
+SHARED = ROOT / "docs/sinks.md"
 LIBRARIES = ("-lcurl", "-lssl", "-lcrypto", "-lpthread")
 
 
@@ -36,14 +37,14 @@ class Page:
     kind: str
 
     def made(self, connection: psycopg.Connection) -> str:
-        text, places = self.PAGE.read_text(), {}
-        for row in self.rows():
-            assert row.text.endswith("."), f"option {row.name} has no text"
-            places.setdefault(row.place, []).append(f"| `{row.name}` | {row.default} | {row.values} | {relative(row.text, self.PAGE)} |\n")
-        for place, rows in places.items():
-            begin = BEGIN.format(place=place)
-            head, rest = text.split(begin)
-            text = head + begin + "| option | default | values | |\n|---|---|---|---|\n" + "".join(rows) + END + rest.split(END, 1)[1]
+        text, shared = self.PAGE.read_text(), {row for row, _ in of_several_kinds()}
+        for place in dict.fromkeys(row.place for row in self.rows()):
+            rows = [row for row in self.rows() if row.place == place]
+            assert all(row.text.endswith(".") for row in rows), f"an option of {self.kind} has no text"
+            own, others = [row for row in rows if row not in shared], [f"`{row.name}`" for row in rows if row in shared]
+            parts = [table(own, self.PAGE)] * bool(own)
+            parts += [f"{'And those' if own else 'Those'} of [several kinds]({relative_to(self.PAGE, SHARED)}#options-of-several-kinds): {', '.join(others)}.\n"] * bool(others)
+            text = between(text, place, "\n".join(parts))
         return text
 
     @cache
@@ -58,9 +59,24 @@ class Page:
             return [Row(*line.split("\t")) for line in lines]
 
 
+def relative_to(page: Path, target: Path) -> str:
+    return "" if target == page else os.path.relpath(target, page.parent)
+
+
 def relative(text: str, page: Path) -> str:
     """Links in texts of options begin at the top of the source tree."""
-    return re.sub(r"\]\((?!https?:|#)([^)#]*)", lambda link: "](" + os.path.relpath(ROOT / link[1], page.parent) if ROOT / link[1] != page else "](", text)
+    return re.sub(r"\]\((?!https?:|#)([^)#]*)", lambda link: "](" + relative_to(page, ROOT / link[1]), text)
+
+
+def table(rows: list[Row], page: Path) -> str:
+    return "| option | default | values | |\n|---|---|---|---|\n" + "".join(
+        f"| `{row.name}` | {row.default} | {row.values} | {relative(row.text, page)} |\n" for row in rows)
+
+
+def between(text: str, place: str, made: str) -> str:
+    """The page with the generated part of that place."""
+    head, rest = text.split(BEGIN.format(place=place))
+    return head + BEGIN.format(place=place) + made + END + rest.split(END, 1)[1]
 
 
 def of_kind(kind: str, title: str, options: str, *more: str) -> Page:
@@ -70,7 +86,7 @@ def of_kind(kind: str, title: str, options: str, *more: str) -> Page:
 
 
 TABLES = (
-    Page(ROOT / "docs/sinks.md", (), "src/delivery/options/common_options.h", "outbox::CommonOptions::table().specs()", ALL),
+    Page(SHARED, (), "src/delivery/options/common_options.h", "outbox::CommonOptions::table().specs()", EVERY),
     Page(ROOT / "docs/kafka-reference.md", tuple(f"sinks/kafka/kafka_{name}.o" for name in ("config", "record", "token_options")),
          "sinks/kafka/kafka_config.h", "outbox::KafkaOptions::table().specs()", "Kafka"),
     Page(ROOT / "docs/webhooks-reference.md", tuple(f"sinks/webhook/webhook_{name}.o" for name in ("options", "auth", "body", "forward", "url")),
@@ -83,28 +99,39 @@ TABLES = (
 )
 
 
-class EveryKind:
-    """The table of all options and the kinds that have them. What each does stands on the kind's page."""
+class SeveralKinds:
+    """The options that are the same in several kinds. What else a kind has stands on its own page."""
 
-    PAGE = ROOT / "docs/sinks.md"
+    PAGE = SHARED
 
     def made(self, connection: psycopg.Connection) -> str:
-        begin = BEGIN.format(place="kinds")
-        head, rest = self.PAGE.read_text().split(begin)
-        rows = "".join(f"| `{name}` | {' or '.join(forms)} | {', '.join(kinds)} |\n" for name, (forms, kinds) in sorted(every_option().items()))
-        return head + begin + "| option | form of its value | kinds |\n|---|---|---|\n" + rows + END + rest.split(END, 1)[1]
+        text = self.PAGE.read_text()
+        for place in ("server", "user mapping"):
+            rows = "".join(f"| `{row.name}` | {', '.join(kinds)} | {row.default} | {row.values} | {relative(row.text, self.PAGE)} |\n"
+                           for row, kinds in of_several_kinds() if row.place == place)
+            text = between(text, f"{place}, of several kinds", "| option | kinds | default | values | |\n|---|---|---|---|---|\n" + rows)
+        return text
 
 
-def every_option() -> dict[str, tuple[list[str], list[str]]]:
-    """Of each name its forms, and the kinds that have it."""
-    found: dict[str, tuple[list[str], list[str]]] = {}
-    for table in TABLES:
-        for row in table.rows():
-            forms, kinds = found.setdefault(row.name, ([], []))
-            form = f"{row.form}: {row.unit}" if row.unit else row.form
+@cache
+def of_several_kinds() -> list[tuple[Row, list[str]]]:
+    """With the kinds that have them; those of the same kinds together."""
+    found: dict[Row, list[str]] = {}
+    for each in TABLES:
+        for row in each.rows():
+            found.setdefault(row, []).append(each.kind)
+    kinds = [each.kind for each in TABLES]
+    return sorted(((row, having) for row, having in found.items() if len(having) > 1), key=lambda each: [kinds.index(kind) for kind in each[1]])
+
+
+def every_option() -> dict[str, list[str]]:
+    """Of each name its forms."""
+    found: dict[str, list[str]] = {}
+    for each in TABLES:
+        for row in each.rows():
+            form, forms = f"{row.form}: {row.unit}" if row.unit else row.form, found.setdefault(row.name, [])
             forms += [form] * (form not in forms)
-            kinds += [table.kind] * (table.kind not in kinds)
     return found
 
 
-PAGES = (*TABLES, EveryKind())
+PAGES = (*TABLES, SeveralKinds())

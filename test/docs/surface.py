@@ -1,6 +1,6 @@
 """test/docs/surface.txt: the names that docs/compatibility.md promises to keep, a line each. `make surface` writes it after a change that was meant; a test
-compares it. Functions, columns and settings are what the server tells; options are those of the generated tables of the pages; SQLSTATEs are read from
-the source."""
+compares it. Functions, columns and settings are what the server tells; options are those of the tables in the code; SQLSTATEs are read from the
+source."""
 
 import re
 import tomllib
@@ -47,12 +47,7 @@ def columns(connection: psycopg.Connection) -> set[str]:
 
 
 def options(connection: psycopg.Connection) -> set[str]:
-    found = set()
-    for page in option_tables.PAGES:
-        kind = page.PAGE.parent.name if page.PAGE.name == "README.md" else {"sinks": "every kind", "kafka-reference": "kafka", "webhooks-reference": "webhook"}[page.PAGE.stem]
-        for place, table in re.findall(r"<!-- options of the (.*?): made by make docs -->\n(.*?)<!-- end of options -->", page.PAGE.read_text(), re.DOTALL):
-            found |= {f"{kind}, {place}: {name}" for name in re.findall(r"^\| `(\w+)`", table, re.MULTILINE)}
-    return found
+    return {f"{page.kind.lower()}, {row.place}: {row.name}" for page in option_tables.TABLES for row in page.rows()}
 
 
 def settings(connection: psycopg.Connection) -> set[str]:
