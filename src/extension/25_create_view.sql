@@ -178,9 +178,8 @@ END $$,
 END
 $body$;
 COMMENT ON FUNCTION outbox.create_view(text, json, text[], text) IS
-  'Creates a view of outbox.events for an application whose statements expect an outbox table of its own. The JSON '
-  'object has the columns of the view in order, each with its meaning: a column of outbox.events, available_at '
-  '(never NULL), retry_at (NULL means at once), sent (a boolean), or updated_at; a type may follow, such as '
-  '"payload text". statuses: the words for PENDING, SENT and FAILED. aggregate_type: of every event, if the view '
-  'has no such column. INSERT, UPDATE, DELETE and FOR UPDATE SKIP LOCKED work on the view, with the rights that its '
-  'user has on outbox.events.';
+  'Creates a view of outbox.events in place of an application''s own outbox table. columns has the view''s columns '
+  'in order, each with its meaning: a column of outbox.events, available_at (never NULL), retry_at (NULL means at '
+  'once), sent (a boolean), or updated_at; a type may follow, such as "payload text". statuses: the words for '
+  'PENDING, SENT and FAILED. aggregate_type: of every event, if the view has no such column. The view''s users need '
+  'their rights on outbox.events too.';

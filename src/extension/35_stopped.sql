@@ -124,9 +124,8 @@ END
 $$;
 COMMENT ON FUNCTION outbox.pause(text) IS
   'Stops a sink until outbox.resume(): for all workers, when the transaction commits, also after a restart. Events '
-  'in flight end normally, no further event is claimed, and no attempt is spent; applications continue to enqueue. '
-  'Returns false, with a notice, if the sink was paused already. The caller need not own the server: GRANT EXECUTE '
-  'is enough.';
+  'in flight end normally, and no attempt is spent. Returns false, with a notice, if the sink was paused already. '
+  'GRANT EXECUTE is enough: the caller need not own the server.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.end_pause(server oid) RETURNS boolean
 LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
@@ -177,8 +176,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION outbox.resume(text) IS
-  'Resumes a sink that was paused, or disabled by a 410 or by failing for disable_after. When the transaction '
-  'commits its events are sent, in order, slowly at first. If the sink was disabled, failed events are due at once. '
-  'It also ends a pause for which the endpoint has asked, and tries the events that wait for its end; and lets the '
-  'workers open a sink again that crashed them. Returns false, with a notice, if the sink was neither paused nor '
-  'disabled. The caller need not own the server: GRANT EXECUTE is enough.';
+  'Resumes a sink that was paused or disabled, when the transaction commits: its events are sent in order, slowly '
+  'at first. If it was disabled, failed events are due at once. It also ends a pause for which the endpoint has '
+  'asked, tries the events that wait for its end, and lets the workers open a sink again that crashed them. Returns '
+  'false, with a notice, if the sink was neither paused nor disabled. GRANT EXECUTE is enough: the caller need not '
+  'own the server.';

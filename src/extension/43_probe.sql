@@ -108,11 +108,10 @@ CREATE OR REPLACE FUNCTION outbox.probe(
 LANGUAGE c VOLATILE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_probe';
 COMMENT ON FUNCTION outbox.probe(text, interval, boolean) IS
-  'Lets the worker try a sink with its committed options, whatever the state of the sink: it connects (a webhook: '
-  'resolve, network guard, TLS, then the request OPTIONS *, for which any answer will do), authenticates, and asks '
-  'for metadata and rights, also of the topics of pending events. It sends no event and creates no topic. With send '
-  '=> true a sink of its own then delivers a test event of type outbox.probe, whose message has the header '
-  'outbox-probe: true. Returns one row per step; a failed step says why and what to do, and ok is NULL for what '
-  'could not be looked at. Without timeout it waits as long as the sink would: 20 seconds, or 5 seconds '
-  'more than its options timeout and connect_timeout, at most 5 minutes. Needs USAGE on the server. '
-  'To check that all is well: SELECT bool_and(ok IS TRUE) FROM outbox.probe(''name'').';
+  'Lets the worker try a sink with its committed options, whatever the state of the sink: it connects, '
+  'authenticates, and asks for metadata and rights, also of the topics of pending events. It sends no event and '
+  'creates no topic. With send => true a sink of its own then delivers a test event of type outbox.probe, whose '
+  'message has the header outbox-probe: true. Returns one row per step; a failed step says why and what to do, and '
+  'ok is NULL for what could not be looked at. Without timeout it waits as long as the sink would: 20 seconds, or 5 '
+  'seconds more than its options timeout and connect_timeout, at most 5 minutes. Needs USAGE on the server. To '
+  'check that all is well: SELECT bool_and(ok IS TRUE) FROM outbox.probe(''name'').';

@@ -87,9 +87,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION outbox.redrive(uuid, text, boolean) IS
-  'Puts a dead letter back into its place in the order of its key, before later events that are not yet sent, with '
-  'attempts 0; without a sink, for all sinks in which it is a dead letter. Returns true if it was put back. If '
-  'later events have been delivered, or the event is no dead letter, it returns false with a warning. With force '
-  'the event is then sent late, and outbox.sinks counts it. If a later event that is in flight arrives first, the '
-  'event becomes a dead letter again. Many: SELECT outbox.redrive(id, sink) FROM outbox.events WHERE status = '
-  '''FAILED''.';
+  'Puts a dead letter back into its place in the order of its key, before unsent later events, with attempts 0; '
+  'without a sink, for all sinks in which it is a dead letter. Returns true if it was put back; false, with a '
+  'warning, if later events have been delivered, or the event is no dead letter. With force it is then sent late, '
+  'and outbox.sinks counts it. If a later event that is in flight arrives first, it becomes a dead letter again. '
+  'Many: SELECT outbox.redrive(id, sink) FROM outbox.events WHERE status = ''FAILED''.';

@@ -8,6 +8,6 @@ COMMENT ON FUNCTION outbox.preview(uuid, text) IS
   'Shows exactly what would be sent for an event (pending, failed or kept as sent), part by part, and sends '
   'nothing: for the sinks of its rows, for those that would take it, or for the named sink, which may be any. bytes '
   'are those on the wire, value is their text. value alone is a number of the protocol or, in parentheses, says '
-  'what differs with each attempt or is a secret of the user mapping. Both NULL: null (no key, a tombstone). A '
-  'webhook''s signature of this moment is shown only to roles that may read the user mapping: superusers and the '
-  'server''s owner. If the sink would refuse the event, it is an error, as when it is enqueued.';
+  'what differs with each attempt or is a secret of the user mapping. Both NULL: null (no key, a tombstone). Only '
+  'superusers and the server''s owner see a webhook''s signature. If the sink would refuse the event, it is an '
+  'error, as when it is enqueued.';

@@ -42,10 +42,10 @@ CREATE OR REPLACE FUNCTION outbox.replay(
 LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_replay';
 COMMENT ON FUNCTION outbox.replay(text, anycompatible, anycompatible, text, uuid) IS
-  'Sends delivered events again, with their ids: those that were delivered from since to before until, by default '
-  'now, and are still kept (outbox.retention). Both are times, or intervals counted back from now: '
-  'outbox.replay(''main'', ''2 hours''). Returns their number. It includes events that only other sinks delivered '
-  'and that this one takes by its options. events selects by event type, with globs. The events are sent in their '
-  'old order, after pending events. Events that are pending or dead letters for the sink are left out. With event '
-  'instead of since, it sends this one event, whichever sink delivered it: outbox.replay(''main'', event => id); it '
-  'returns 0 with a warning if it cannot. Needs USAGE on the foreign server.';
+  'Sends delivered events again, with their ids: those that were delivered from since to before until (by default '
+  'now) and are still kept (outbox.retention), also those of other sinks that this one takes by its options. Both '
+  'are times, or intervals counted back from now: outbox.replay(''main'', ''2 hours''). events selects by event '
+  'type, with globs. They are sent in their old order, after pending events; those that are pending or dead letters '
+  'for the sink are left out. Returns their number. With event instead of since, it sends this one event, whichever '
+  'sink delivered it: outbox.replay(''main'', event => id); 0, with a warning, if it cannot. Needs USAGE on the '
+  'foreign server.';

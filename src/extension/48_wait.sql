@@ -5,8 +5,7 @@
 CREATE OR REPLACE PROCEDURE outbox.wait_delivered(id uuid, timeout interval DEFAULT '30 seconds')
 LANGUAGE c AS 'MODULE_PATHNAME', 'outbox_wait_delivered';
 COMMENT ON PROCEDURE outbox.wait_delivered(uuid, interval) IS
-  'Waits until an event has been delivered to all its sinks, that is, until no pending row of it is left. Fails '
-  'with SQLSTATE OB001 if the event is a dead letter for a sink, with OB002 when the time is up, and with OB003 if '
-  'there is no such event: this session has not enqueued and committed it, and it is neither pending nor kept '
-  '(outbox.retention). CALL it after COMMIT, as a statement of its own: inside a transaction block it fails at once '
-  '(25001).';
+  'Waits until no pending row of an event is left. Fails with SQLSTATE OB001 if the event is a dead letter for a '
+  'sink, with OB002 when the time is up, and with OB003 if there is no such event: this session has not enqueued '
+  'and committed it, and it is neither pending nor kept (outbox.retention). CALL it after COMMIT, as a statement of '
+  'its own: inside a transaction block it fails (25001).';

@@ -16,7 +16,6 @@ AS $$
   ORDER BY 1
 $$;
 COMMENT ON FUNCTION outbox.event_status(uuid) IS
-  'Shows the state of an event that has not been delivered to all its sinks: one row for each sink, PENDING or '
-  'FAILED (a dead letter), without the payload. sink NULL: no sink takes it yet. available_at NULL: it has no time, '
-  'or waits for outbox.adopt(). No row: the event was delivered, rolled back, deleted, or never enqueued. It is for '
-  'applications, which have no right on the table: EXECUTE and the id are enough.';
+  'Shows where an event has not been delivered yet: one row for each such sink, PENDING or FAILED (a dead letter). '
+  'sink NULL: no sink takes it yet. available_at NULL: it has no time, or waits for outbox.adopt(). No row: the '
+  'event was delivered, rolled back, deleted, or never enqueued. EXECUTE and the id are enough.';

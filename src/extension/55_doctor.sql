@@ -254,6 +254,5 @@ END
 $$;
 COMMENT ON FUNCTION outbox.doctor(interval) IS
   'Finds the causes of late or missing events: one row per check and per sink, with status ok, warning or error, '
-  'the facts, and a hint to paste. It names transactions and locks that are older than patience, by default 30 '
-  'seconds. It waits for no lock, and reads no payload. A group of checks that takes longer than 5 seconds is a row '
-  'that says so.';
+  'the facts, and a hint to paste. It names transactions and locks older than patience, by default 30 seconds. It '
+  'waits for no lock, and reads no payload.';

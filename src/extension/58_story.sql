@@ -232,10 +232,7 @@ AS $$
   SELECT l.at, l.sink, l.what, l.detail FROM lines AS l ORDER BY l.at, l.n, l.sink
 $$;
 COMMENT ON FUNCTION outbox.story(uuid) IS
-  'Tells the way of one event, line by line in the order of time: when and by which transaction and application it '
-  'was enqueued, which sinks got it and why others did not, which failing events of its key it has waited for, each '
-  'failed attempt of the last six days with its duration, worker and error, when it became a dead letter, when and '
-  'by which role it was redriven, whether it was delivered, with what the sink answered, the duration and the '
-  'worker, or waits and for what. A line "not all kept" says '
-  'that a day had more failures than are kept. A delivered event that is not kept has left only its failures and '
-  'redrives. Without the payload. Like outbox.event_status() it needs EXECUTE and the id.';
+  'Tells the way of one event, in the order of time: when it was enqueued, which sinks got it and why others did '
+  'not, which failing events of its key it has waited for, its failed attempts and redrives of the last six days, '
+  'whether it was delivered, or what it waits for. Without the payload. Like outbox.event_status() it needs EXECUTE '
+  'and the id.';

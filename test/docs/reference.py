@@ -9,8 +9,7 @@ from outbox_rig.paths import ROOT
 
 PAGE = ROOT / "docs/reference.md"
 HEAD = """# Reference: functions, views, settings
-In psql: `\\df+ outbox.*`, `\\d+ outbox.sinks`. `make docs` makes this page from these descriptions. The schema `outbox_internal` contains internals and is not for use.
-Functions of `outbox_inbox` that are not on this page are internals too.
+In psql: `\\df+ outbox.*`, `\\d+ outbox.sinks`. Internal, and not for use: the schema `outbox_internal`, and functions of `outbox_inbox` that are not on this page.
 Options of a sink: [sinks.md](sinks.md#options). Words: [at the end](#words).
 
 """
@@ -23,11 +22,11 @@ WORDS = """
 - **sink**: a destination: a foreign server. Its **kind** is its foreign data wrapper.
 - **routing**: the choice of an event's sinks, in the INSERT, by the sinks' options `events`, `aggregates` and `match`.
 - **worker**: the background process that delivers a database's events. The **launcher**, one per server, starts workers.
-- **position**: the number that orders the rows of `outbox.events`, given in the INSERT. A transaction that commits late has a position below others that
-  are already delivered; the worker finds it all the same.
+- **position**: the number that orders the rows of `outbox.events`, given in the INSERT. The worker also finds the events of a transaction that commits
+  late, after higher positions were delivered.
 - **in flight**: claimed by a worker and not yet recorded.
 - **attempt**: one try that failed for a fault of the event itself. After `max_attempts` the event is a **dead letter**, with status `FAILED`.
-- **circuit**: it opens when a sink is down as a whole. Then single events probe the sink, and all others wait.
+- **circuit**: it opens when a sink is down as a whole: single events probe the sink, all others wait.
 - **redrive**: to send a dead letter again, in its place in the order of its key. **Replay**: to send kept events again.
 - **origin**: the cluster and database in which an event was enqueued ([whose event is it](high-availability.md#whose-event-is-it)).
 """
@@ -48,13 +47,19 @@ FUNCTIONS = """
            CASE WHEN p.prokind = 'p' THEN NULL ELSE pg_get_function_result(p.oid) END, obj_description(p.oid, 'pg_proc')
     FROM pg_proc AS p WHERE p.pronamespace::regnamespace || '.' || p.proname = %s ORDER BY 1"""
 # Each metric is a column, and docs/monitoring.md has its meaning.
-METRICS = {"outbox.database_metrics", "outbox.sink_metrics", "outbox.failure_metrics"}
+METRICS = ("outbox.database_metrics", "outbox.sink_metrics", "outbox.failure_metrics")
 PARAMETER = re.compile(r"^((?:IN |OUT )?\S+) (.*?)( DEFAULT .*)?$")
 # Types and defaults as users write them.
 SHORT = ((re.compile(r"(DEFAULT (?:NULL|'[^']*'))::[a-z \[\]]+(?=[,)]|$)"), r"\1"), (re.compile("timestamp with time zone"), "timestamptz"))
 COLUMNS = """
     SELECT a.attname, format_type(a.atttypid, a.atttypmod), col_description(a.attrelid, a.attnum)
     FROM pg_attribute AS a WHERE a.attrelid = %s::regclass AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum"""
+
+
+def shortened(types: str) -> str:
+    for pattern, short in SHORT:
+        types = pattern.sub(short, types)
+    return types
 
 
 def one_signature(lists: list[str]) -> str:
@@ -86,21 +91,20 @@ def made(connection: psycopg.Connection) -> str:
                 raise ValueError(f"there is no function {name}")
             _, call, _, result, _ = rows[0]
             lists = [arguments for _, _, arguments, _, _ in rows]
-            for pattern, short in SHORT:
-                lists = [pattern.sub(short, arguments) for arguments in lists]
-                result = pattern.sub(short, result) if result else result
-            signatures = f"{call}{name}({one_signature(lists)}){' → ' + result if result else ''}"
+            signatures = f"{call}{name}({one_signature([shortened(arguments) for arguments in lists])}){' → ' + shortened(result) if result else ''}"
             comments = dict.fromkeys(comment for *_, comment in rows)
             text += f"### {name}\n```text\n{signatures}\n```\n" + "\n\n".join(comments) + "\n\n"
     text += "## Views and tables\n"
     for name in map(qualified, RELATIONS):
         comment = connection.execute("SELECT obj_description(%s::regclass, 'pg_class')", [name]).fetchone()[0]
         text += f"### {name}\n{comment}"
+        if name == METRICS[-1]:
+            text += f" The columns of these {len(METRICS)} views are the [metrics](monitoring.md#metrics) and their labels, named without `outbox_`."
         if name in METRICS:
-            text += " Its columns are the [metrics](monitoring.md#metrics) and their labels, named without `outbox_`.\n\n"
+            text += "\n\n"
             continue
         text += "\n\n| column | type | |\n|---|---|---|\n"
         for column, kind, meaning in connection.execute(COLUMNS, [name]):
-            text += f"| `{column}` | {kind} | {meaning or ''} |\n"
+            text += f"| `{column}` | {shortened(kind)} | {meaning or ''} |\n"
         text += "\n"
     return text.rstrip("\n") + "\n" + settings.made(connection) + WORDS

@@ -7,12 +7,12 @@ import psycopg
 
 HEAD = """
 ## Settings
-Set them in postgresql.conf or by `ALTER SYSTEM`, then reload with `SELECT pg_reload_conf()`. The defaults are good to begin with. A sink's own options are in
-[sinks.md](sinks.md#options). Where superusers may set a value by `ALTER DATABASE`, it applies to sessions that begin afterwards, and so to the next worker of
-the database; to start one at once: `SELECT pg_terminate_backend(pid) FROM outbox.workers`.
+Set them in postgresql.conf or by `ALTER SYSTEM`, then reload with `SELECT pg_reload_conf()`. Those marked "also by SET" superusers may set by `ALTER DATABASE`,
+`ALTER ROLE` and `SET` too: for sessions that begin afterwards, and so for the next worker of the database; to start one at once:
+`SELECT pg_terminate_backend(pid) FROM outbox.workers`.
 """
 # By the context that PostgreSQL reports.
-CHANGED = {"sighup": "", "superuser": "; also by `ALTER DATABASE`, `ALTER ROLE` and `SET` of superusers"}
+CHANGED = {"sighup": "", "superuser": "; also by SET"}
 SHOWN = """
     SELECT name, short_desc, extra_desc, context, vartype, unit, min_val, max_val, boot_val FROM pg_settings WHERE name LIKE 'outbox.%' ORDER BY name"""
 

@@ -23,10 +23,10 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 100 SET search_path = pg_catalog, pg_te
 AS 'MODULE_PATHNAME', 'outbox_as_owner';
 COMMENT ON FUNCTION outbox.claim(text, integer, interval) IS
   'Returns at most limit due events of a sink of kind outbox_manual, in order. Commit, handle them before '
-  'lease_until, and then call outbox.ack(token, ids) or outbox.nack(). In an ordered sink no other claim gets '
-  'events of the same keys until all of them are ended or the lease is over. A failing event blocks its key as in '
-  'every sink. Concurrent claims do not wait for each other. A paused sink returns nothing and raises a notice. '
-  'limit: 1 to 10000; lease: 1 ms to 7 days. Needs USAGE on the foreign server.';
+  'lease_until, then call outbox.ack(token, ids) or outbox.nack(). In an ordered sink no other claim gets events of '
+  'the same keys until all of them are ended or the lease is over. A failing event blocks its key as in every sink. '
+  'Concurrent claims do not wait for each other. A paused sink returns nothing and raises a notice. limit: 1 to '
+  '10000; lease: 1 ms to 7 days. Needs USAGE on the foreign server.';
 
 CREATE OR REPLACE FUNCTION outbox.ack(token uuid, ids uuid[] DEFAULT NULL) RETURNS bigint
 LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
