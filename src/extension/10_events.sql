@@ -59,31 +59,28 @@ COMMENT ON COLUMN outbox.events.aggregate_type IS
 COMMENT ON COLUMN outbox.events.aggregate_id IS 'The id of the thing that the event is about.';
 COMMENT ON COLUMN outbox.events.event_type IS 'What happened, such as order.created.';
 COMMENT ON COLUMN outbox.events.payload IS
-  'The event''s body; {} if left out. An explicit NULL is a tombstone for Kafka sinks with the option '
-  'tombstone_on_empty_payload; Kafka sinks without it refuse it.';
+  'The event''s body; {} if left out. An explicit NULL may be a tombstone (option tombstone_on_empty_payload).';
 COMMENT ON COLUMN outbox.events.payload_bytes IS
   'The body as raw bytes (Avro, Protobuf), sent exactly as given; payload is then NULL.';
 COMMENT ON COLUMN outbox.events.content_type IS 'The media type of payload_bytes.';
 COMMENT ON COLUMN outbox.events.headers IS 'A flat JSON object, sent as headers beside the body.';
 COMMENT ON COLUMN outbox.events.partition_key IS
-  'Events with the same key reach a sink in the order in which they were enqueued. Default: aggregate_id. With an '
-  'empty text the event has no key.';
+  'Events with the same key reach a sink in the order in which they were enqueued. Default: aggregate_id. Empty: no '
+  'key.';
 COMMENT ON COLUMN outbox.events.dedup_key IS
   'A second event with the same key within outbox.dedup_window is not enqueued.';
 COMMENT ON COLUMN outbox.events.seq IS 'The application''s own sequence number. Default: NULL.';
 COMMENT ON COLUMN outbox.events.created_at IS 'When the event was enqueued. Default: the start of its transaction.';
 COMMENT ON COLUMN outbox.events.available_at IS
-  'The event is not delivered before this time: a schedule, or the next attempt after a failure. NULL: at once. An '
-  'INSERT with a time within 5 seconds of the server''s clock stores NULL.';
+  'The event is not delivered before this time: a schedule, or the next attempt after a failure. NULL: at once.';
 COMMENT ON COLUMN outbox.events.attempts IS
-  'The number of failed attempts so far. A failure that spends no attempt, as for a missing topic, leaves it as it '
-  'is.';
+  'The number of failed attempts so far, without failures that spend none, as for a missing topic.';
 COMMENT ON COLUMN outbox.events.status IS
   'PENDING, SENT or FAILED (a dead letter). Changing a dead letter to PENDING does the same as outbox.redrive() '
-  'with force: the event is sent in order if possible, otherwise late.';
+  'with force.';
 COMMENT ON COLUMN outbox.events.last_error IS
-  'The error of the last failed delivery, with the beginning of the peer''s answer. A text of more than 8192 bytes '
-  'is cut and ends with " [cut]".';
+  'The error of the last failed delivery, with the beginning of the peer''s answer: at most 8192 bytes, then " '
+  '[cut]".';
 COMMENT ON COLUMN outbox.events.sent_at IS 'When the sink acknowledged the event.';
 COMMENT ON COLUMN outbox.events.last_attempt_at IS
   'When delivery last failed, whether or not that spent an attempt. NULL after outbox.redrive().';
@@ -93,8 +90,8 @@ COMMENT ON COLUMN outbox.events.position IS
 COMMENT ON COLUMN outbox.events.sink IS
   'The foreign server to which this row goes. NULL: no sink takes the event yet, and it waits.';
 COMMENT ON COLUMN outbox.events.blocked_by IS
-  'Set by the worker: the position of the event of the same key for which this row waits. That is a failing event, '
-  'or a dead letter if on_dead_letter is block.';
+  'Set by the worker: the position of the event of its key for which this row waits: a failing event, or a dead '
+  'letter if on_dead_letter is block.';
 COMMENT ON COLUMN outbox.events.xact IS 'Set by the server: the transaction that wrote the row.';
 COMMENT ON COLUMN outbox.events.origin IS
   'Set by the server: the cluster and database in which the row was enqueued. Rows of another origin wait for '
@@ -106,8 +103,8 @@ COMMENT ON COLUMN outbox.events.application IS
   'Set by the server: application_name of the session that enqueued the event.';
 COMMENT ON COLUMN outbox.events.acknowledgement IS
   'Set by the worker when a delivered event is kept: what the sink answered. Kafka: partition and offset; a '
-  'webhook: the status, and X-Request-Id if the answer has it; the other kinds: the message''s id or place, if the '
-  'peer tells one. In parentheses: how long the attempt took, and which worker made it.';
+  'webhook: the status, and X-Request-Id; other kinds: the message''s id or place. In parentheses: how long the '
+  'attempt took, and which worker made it.';
 COMMENT ON COLUMN outbox.events.redrive_late IS
   'Set by outbox.redrive(). true: send the event even after later events of its key (force). false: only before '
   'them. NULL: not redriven.';

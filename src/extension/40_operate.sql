@@ -159,9 +159,8 @@ COMMENT ON VIEW outbox.sinks IS
   'One row per sink: what waits, how it is delivered, and totals since stats_since. state is one of: delivering, '
   'idle, failing, waiting, recording fails, degraded, circuit open, paused, paused by endpoint, disabled: 410, '
   'disabled: disable_after, misconfigured, waiting for a synchronous standby, no worker, not preloaded, dropped. '
-  'docs/monitoring.md says when. Counts of large tables are estimates and marked as such. Ages come from committed '
-  'rows, so they are right even if the worker stands still; oldest_pending_age is a lower bound while thousands of '
-  'events are failing.';
+  'docs/monitoring.md says when. Ages come from committed rows, so they are right even if the worker stands still; '
+  'oldest_pending_age is a lower bound while thousands of events are failing.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.forget_statistics(server oid) RETURNS void
 LANGUAGE c VOLATILE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
@@ -193,10 +192,8 @@ COMMENT ON COLUMN outbox.sinks.state IS
   'What the sink does, or why it does not deliver; with several workers, the worst of theirs.';
 COMMENT ON COLUMN outbox.sinks.target IS
   'Its address, without credentials; (unknown) if the library of its kind cannot be loaded.';
-COMMENT ON COLUMN outbox.sinks.pending IS
-  'Its pending events, also those that are scheduled, failing, blocked or in flight.';
-COMMENT ON COLUMN outbox.sinks.due IS
-  'Pending events that can be delivered now: not scheduled for later, not failing, not blocked.';
+COMMENT ON COLUMN outbox.sinks.pending IS 'Its pending events, also scheduled, failing, blocked and in flight ones.';
+COMMENT ON COLUMN outbox.sinks.due IS 'Pending events that can be delivered now.';
 COMMENT ON COLUMN outbox.sinks.scheduled IS
   'Pending events whose available_at is in the future and that have not failed.';
 COMMENT ON COLUMN outbox.sinks.failing IS 'Pending events that have failed and wait for their next attempt.';
@@ -209,7 +206,7 @@ COMMENT ON COLUMN outbox.sinks.oldest_pending_age IS
   'How long the first pending event has waited, failing ones included. Scheduled ones count once due.';
 COMMENT ON COLUMN outbox.sinks.dead IS 'Dead letters in the table.';
 COMMENT ON COLUMN outbox.sinks.estimated IS
-  'Whether one of the counts pending to dead is an estimate, because the tables are large.';
+  'Whether a count from pending to dead is an estimate, because the tables are large.';
 COMMENT ON COLUMN outbox.sinks.rate IS 'Recent deliveries per second.';
 COMMENT ON COLUMN outbox.sinks.latency_p50 IS
   'Median time from the start of the enqueuing transaction to the acknowledgement, in milliseconds.';

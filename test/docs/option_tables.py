@@ -4,7 +4,7 @@ import os
 import re
 import subprocess
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -39,7 +39,8 @@ class Page:
     def made(self, connection: psycopg.Connection) -> str:
         text, shared = self.PAGE.read_text(), {row for row, _ in of_several_kinds()}
         for place in dict.fromkeys(row.place for row in self.rows()):
-            rows = [row for row in self.rows() if row.place == place]
+            # A row that is the same in both places stands with the server.
+            rows = [row for row in self.rows() if row.place == place and (place == "server" or replace(row, place="server") not in self.rows())]
             assert all(row.text.endswith(".") for row in rows), f"an option of {self.kind} has no text"
             own, others = [row for row in rows if row not in shared], [f"`{row.name}`" for row in rows if row in shared]
             parts = [table(own, self.PAGE)] * bool(own)

@@ -220,7 +220,7 @@ COMMENT ON FUNCTION outbox_inbox.mark_processed(uuid, text) IS
   'and false for a duplicate, which the consumer then skips. A concurrent call for the same event and handler waits '
   'for that transaction: it returns false if that commits, true if it rolls back. An event whose id is older than '
   'outbox_inbox.retention(), or whose record may have been dropped under a shorter one, is an error, because it '
-  'would count as new again.';
+  'would count as new.';
 
 CREATE OR REPLACE FUNCTION outbox_inbox.add_processed_partitions() RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp SET lock_timeout = '100ms'

@@ -33,8 +33,8 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_as_owner';
 COMMENT ON FUNCTION outbox.ack(uuid, uuid[]) IS
   'Reports claimed events as delivered: they are deleted, or kept for the retention. Without ids: all events that '
-  'the claim still has. Returns the number of accepted events, which is smaller if the lease was over and another '
-  'claim has taken some, or if an outbox.nack() returned some to the table. Needs USAGE on the foreign server.';
+  'the claim still has. Returns the number of accepted events: fewer if another claim has taken some after the '
+  'lease, or outbox.nack() has returned some to the table. Needs USAGE on the foreign server.';
 
 CREATE OR REPLACE FUNCTION outbox.nack(
   token uuid, id uuid, error text, retry_in interval DEFAULT NULL, give_up boolean DEFAULT false
@@ -43,7 +43,7 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_as_owner';
 COMMENT ON FUNCTION outbox.nack(uuid, uuid, text, interval, boolean) IS
   'Reports a claimed event as failed: an attempt is counted, and the event comes again after retry_in, or as the '
-  'sink''s option retry says. Later events of its key in the claim are returned to the table. After max_attempts, '
-  'or at once with give_up, it becomes a dead letter. Returns its status, PENDING or FAILED, or NULL if the claim '
-  'does not have the event any more. Needs USAGE on the foreign server.';
+  'option retry says. Later events of its key in the claim are returned to the table. After max_attempts, or at '
+  'once with give_up, it becomes a dead letter. Returns its status, PENDING or FAILED, or NULL if the claim does '
+  'not have it any more. Needs USAGE on the foreign server.';
 
