@@ -55,8 +55,8 @@ COMMENT ON TABLE outbox.events IS
 COMMENT ON COLUMN outbox.events.id IS
   'The event''s id in every delivery, the same for all sinks; consumers drop duplicates by it. Default: a UUIDv7.';
 COMMENT ON COLUMN outbox.events.aggregate_type IS
-  'The kind of thing that the event is about, such as Order. By default part of the Kafka topic''s name.';
-COMMENT ON COLUMN outbox.events.aggregate_id IS 'The id of the thing that the event is about.';
+  'The kind of thing that the event is about, such as Order. By default part of the topic''s name.';
+COMMENT ON COLUMN outbox.events.aggregate_id IS 'The id of that thing.';
 COMMENT ON COLUMN outbox.events.event_type IS 'What happened, such as order.created.';
 COMMENT ON COLUMN outbox.events.payload IS
   'The event''s body; {} if left out. An explicit NULL may be a tombstone (option tombstone_on_empty_payload).';
@@ -94,11 +94,10 @@ COMMENT ON COLUMN outbox.events.blocked_by IS
   'letter if on_dead_letter is block.';
 COMMENT ON COLUMN outbox.events.xact IS 'Set by the server: the transaction that wrote the row.';
 COMMENT ON COLUMN outbox.events.origin IS
-  'Set by the server: the cluster and database in which the row was enqueued. Rows of another origin wait for '
-  'outbox.adopt().';
+  'Set by the server: where the row was enqueued. Rows of another cluster or database wait for outbox.adopt().';
 COMMENT ON COLUMN outbox.events.overtaken_by IS
   'Set by the worker while the event is failing or a dead letter: the position of the first later event of its key '
-  'that was delivered to this sink.';
+  'that was delivered.';
 COMMENT ON COLUMN outbox.events.application IS
   'Set by the server: application_name of the session that enqueued the event.';
 COMMENT ON COLUMN outbox.events.acknowledgement IS
@@ -106,7 +105,7 @@ COMMENT ON COLUMN outbox.events.acknowledgement IS
   'webhook: the status, and X-Request-Id; other kinds: the message''s id or place. In parentheses: how long the '
   'attempt took, and which worker made it.';
 COMMENT ON COLUMN outbox.events.redrive_late IS
-  'Set by outbox.redrive(). true: send the event even after later events of its key (force). false: only before '
+  'Set by outbox.redrive(). true (force): send the event even after later events of its key; false: only before '
   'them. NULL: not redriven.';
 
 -- ORMs send explicit NULLs, and partition routing comes before triggers: so this partition takes NULL too.

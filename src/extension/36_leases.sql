@@ -21,14 +21,12 @@ COMMENT ON TABLE outbox.leases IS
   'outbox.claim() writes it, outbox.ack() and outbox.nack() end it.';
 COMMENT ON COLUMN outbox.leases.server IS 'The sink.';
 COMMENT ON COLUMN outbox.leases.ordered IS 'Whether the sink kept order when the events were claimed.';
-COMMENT ON COLUMN outbox.leases.key_hash IS
-  'The hash of the claimed key, of which no other claim gets events; 0 for a lease of one event.';
+COMMENT ON COLUMN outbox.leases.key_hash IS 'The hash of the claimed key; 0 for a lease of one event.';
 COMMENT ON COLUMN outbox.leases.single IS 'The position of the claimed event; 0 for a lease of a key.';
-COMMENT ON COLUMN outbox.leases.token IS
-  'The name of the claim. A claim that has lost its lease to another cannot end it.';
+COMMENT ON COLUMN outbox.leases.token IS 'The name of the claim.';
 COMMENT ON COLUMN outbox.leases.lease_until IS 'After this time another claim may take the events.';
 COMMENT ON COLUMN outbox.leases.overtaken_by IS
-  'The position of the last event of the key that this claim has acknowledged before earlier events of its own.';
+  'The last position of the key that this claim acknowledged before earlier events of its own.';
 COMMENT ON COLUMN outbox.leases.ids IS 'The events that are neither acknowledged nor refused yet, in order.';
 COMMENT ON COLUMN outbox.leases.positions IS 'The positions of these events.';
 

@@ -195,7 +195,7 @@ COMMENT ON COLUMN outbox.sinks.target IS
 COMMENT ON COLUMN outbox.sinks.pending IS 'Its pending events, also scheduled, failing, blocked and in flight ones.';
 COMMENT ON COLUMN outbox.sinks.due IS 'Pending events that can be delivered now.';
 COMMENT ON COLUMN outbox.sinks.scheduled IS
-  'Pending events whose available_at is in the future and that have not failed.';
+  'Pending events whose available_at is in the future, without failing ones.';
 COMMENT ON COLUMN outbox.sinks.failing IS 'Pending events that have failed and wait for their next attempt.';
 COMMENT ON COLUMN outbox.sinks.blocked IS
   'Events behind a failing event of their key or, if on_dead_letter is block, behind a dead letter.';

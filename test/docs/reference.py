@@ -91,7 +91,8 @@ def made(connection: psycopg.Connection) -> str:
                 raise ValueError(f"there is no function {name}")
             _, call, _, result, _ = rows[0]
             lists = [arguments for _, _, arguments, _, _ in rows]
-            signatures = f"{call}{name}({one_signature([shortened(arguments) for arguments in lists])}){' → ' + shortened(result) if result else ''}"
+            returned = f" → {shortened(result)}" if result and "record" not in result else ""  # a record's columns are its OUT parameters
+            signatures = f"{call}{name}({one_signature([shortened(arguments) for arguments in lists])}){returned}"
             comments = dict.fromkeys(comment for *_, comment in rows)
             text += f"### {name}\n```text\n{signatures}\n```\n" + "\n\n".join(comments) + "\n\n"
     text += "## Views and tables\n"
