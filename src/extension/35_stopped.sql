@@ -125,7 +125,7 @@ $$;
 COMMENT ON FUNCTION outbox.pause(text) IS
   'Stops a sink until outbox.resume(): for all workers, when the transaction commits, also after a restart. Events '
   'in flight end normally, and no attempt is spent. Returns false, with a notice, if the sink was paused already. '
-  'GRANT EXECUTE is enough: the caller need not own the server.';
+  'GRANT EXECUTE is enough.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.end_pause(server oid) RETURNS boolean
 LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
@@ -179,5 +179,4 @@ COMMENT ON FUNCTION outbox.resume(text) IS
   'Resumes a sink that was paused or disabled, when the transaction commits: its events are sent in order, slowly '
   'at first. If it was disabled, failed events are due at once. It also ends a pause for which the endpoint has '
   'asked, tries the events that wait for its end, and lets the workers open a sink again that crashed them. Returns '
-  'false, with a notice, if the sink was neither paused nor disabled. GRANT EXECUTE is enough: the caller need not '
-  'own the server.';
+  'false, with a notice, if the sink was neither paused nor disabled. GRANT EXECUTE is enough.';

@@ -183,7 +183,7 @@ $$;
 COMMENT ON FUNCTION outbox.reset_stats(text) IS
   'Sets the counters of a sink, or of all sinks of the database, to zero: totals, failures by reason, rate, '
   'latencies, the last error. It acts at once, whether the transaction commits or not; stats_since shows the time. '
-  'GRANT EXECUTE is enough: the caller need not own the server.';
+  'GRANT EXECUTE is enough.';
 
 -- Comments on the columns of the operator's views.
 COMMENT ON COLUMN outbox.sinks.name IS 'The foreign server.';

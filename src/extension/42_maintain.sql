@@ -154,4 +154,4 @@ COMMENT ON FUNCTION outbox.run_maintenance() IS
   'Creates the coming days of outbox.events_sent, drops those whose retention is over, deletes expired dedup keys, '
   'and gives waiting events to the sinks that take them now. The worker does this by itself; call it every few '
   'minutes where no worker runs. A day that is in use is left for the next call. Returns the number of partitions '
-  'that it created or dropped. GRANT EXECUTE is enough: the caller need not own the tables.';
+  'that it created or dropped. GRANT EXECUTE is enough.';

@@ -44,7 +44,7 @@ class Page:
             assert all(row.text.endswith(".") for row in rows), f"an option of {self.kind} has no text"
             own, others = [row for row in rows if row not in shared], [f"`{row.name}`" for row in rows if row in shared]
             parts = [table(own, self.PAGE)] * bool(own)
-            parts += [f"{'And those' if own else 'Those'} of [several kinds]({relative_to(self.PAGE, SHARED)}#options-of-several-kinds): {', '.join(others)}.\n"] * bool(others)
+            parts += [f"{'And [shared' if own else '[Shared'} options]({relative_to(self.PAGE, SHARED)}#options-of-several-kinds): {', '.join(others)}.\n"] * bool(others)
             text = between(text, place, "\n".join(parts))
         return text
 

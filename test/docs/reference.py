@@ -17,15 +17,14 @@ Options of a sink: [sinks.md](sinks.md#options). Words: [at the end](#words).
 WORDS = """
 ## Words
 - **event**: one row of `outbox.events` for each sink that takes it, all with the same `id`.
-- **aggregate**: the thing to which the event happened: `aggregate_type` ("Order") and `aggregate_id` ("42").
+- **aggregate**: what the event happened to: `aggregate_type` ("Order") and `aggregate_id` ("42").
 - **key**: `partition_key`, by default the `aggregate_id`; the order is kept within it. A **blocked key** waits for its first event, which has failed.
-- **sink**: a destination: a foreign server. Its **kind** is its foreign data wrapper.
+- **sink**: a destination, a foreign server. Its **kind** is the foreign data wrapper.
 - **routing**: the choice of an event's sinks, in the INSERT, by the sinks' options `events`, `aggregates` and `match`.
 - **worker**: the background process that delivers a database's events. The **launcher**, one per server, starts workers.
-- **position**: the number that orders the rows of `outbox.events`, given in the INSERT. The worker also finds the events of a transaction that commits
-  late, after higher positions were delivered.
+- **position**: the number that orders the rows of `outbox.events`, given in the INSERT; a transaction that commits late is found all the same.
 - **in flight**: claimed by a worker and not yet recorded.
-- **attempt**: one try that failed for a fault of the event itself. After `max_attempts` the event is a **dead letter**, with status `FAILED`.
+- **attempt**: a try that failed for a fault of the event itself. After `max_attempts` the event is a **dead letter**, status `FAILED`.
 - **circuit**: it opens when a sink is down as a whole: single events probe the sink, all others wait.
 - **redrive**: to send a dead letter again, in its place in the order of its key. **Replay**: to send kept events again.
 - **origin**: the cluster and database in which an event was enqueued ([whose event is it](high-availability.md#whose-event-is-it)).

@@ -363,4 +363,4 @@ END
 $$;
 COMMENT ON FUNCTION outbox_inbox.run_maintenance() IS
   'Creates the coming partitions of outbox_inbox.processed_events and drops those whose retention is over. Call it '
-  'every few minutes. Returns the number of both. GRANT EXECUTE is enough: the caller need not own the table.';
+  'every few minutes. Returns the number of both. GRANT EXECUTE is enough.';
