@@ -2,6 +2,7 @@
 """Puts errors into the code, one at a time, and shows what memcheck reports:
 
   test/rig/cassert/run --valgrind test/memory/planted.py [NAME...]
+  test/memory/planted.py texts        only whether each piece still stands in the source
 
 It changes the copy of the checkout in which cassert/run starts it, and only there. One test of e2e delivers a few
 events to webhooks; without an error it must pass, which is tried first if no NAME is given."""
@@ -13,7 +14,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "test/rig"))
-from outbox_rig.planted import Error, check  # noqa: E402
+from outbox_rig.planted import Error, changed, check  # noqa: E402
 
 TEST = "test/e2e/test_fanout.py::test_each_sink_has_its_own_progress"
 FIND = "src/server/sinks/worker_sinks.cpp"
@@ -67,6 +68,8 @@ def forget(path: Path) -> None:
 
 
 def main() -> int:
+    if sys.argv[1:] == ["texts"]:
+        sys.exit("\n".join(changed(ROOT, PLANTED)) or None)
     if not os.environ.get("OUTBOX_VALGRIND"):
         sys.exit(__doc__)
     return check(ROOT, PLANTED, sys.argv[1:], build, test, forget)

@@ -21,11 +21,19 @@ def show(name: str, began: float, what: str) -> None:
     print(f"{name:45} {time.monotonic() - began:6.1f} s  {what}", flush=True)
 
 
+def changed(root: Path, planted: dict[str, Error]) -> list[str]:
+    """Says of which errors the piece does not stand exactly once in its file."""
+    counts = {name: (root / error.file).read_text().count(error.piece) for name, error in planted.items()}
+    return [f"{name}: {planted[name].file} has changed; it contains the piece {count} times" for name, count in counts.items() if count != 1]
+
+
 def check(root: Path, planted: dict[str, Error], names: list[str], build: Callable[[], None], test: Callable[[str], CompletedProcess],
           forget: Callable[[Path], None] = lambda path: None) -> int:
     """Changes the files in `root`, a copy of the checkout. Without an error each test must pass, which is tried first if no
     name is given. `forget` removes what was built from a file that is as it was. Returns an exit code."""
     missed = 0
+    if lines := changed(root, planted):
+        sys.exit("\n".join(lines))
     if not names:
         build()
         for each in dict.fromkeys(error.test for error in planted.values()):
@@ -38,8 +46,6 @@ def check(root: Path, planted: dict[str, Error], names: list[str], build: Callab
         error = planted[name]
         path = root / error.file
         text = path.read_text()
-        if text.count(error.piece) != 1:
-            sys.exit(f"{name}: {error.file} has changed; it contains the piece {text.count(error.piece)} times")
         try:
             path.write_text(text.replace(error.piece, error.instead))
             build()
