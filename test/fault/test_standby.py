@@ -83,6 +83,7 @@ def test_an_unconfirmed_event_waits(db, pg, receiver):
         wait_until(lambda: db.value("SELECT state FROM outbox.sinks") == WAITING, 10, "the sink to say so")
         [(status, detail, hint)] = db.sql("SELECT status, detail, hint FROM outbox.doctor() WHERE \"check\" = 'standby'")
         assert status == "warning" and "standby" in detail and "outbox.wait_for_standbys" in hint
+        assert hint.startswith("SELECT ") and hint.index("another server the primary") < hint.index("outbox.wait_for_standbys"), "an old primary would send again"
         # Work that needs no standby continues: recordings, and changes of the sink.
         wait_until(lambda: db.pending() == 2, 20, "the recording of what was in flight")
         person.execute(f"ALTER SERVER crm OPTIONS (SET url '{receiver.url}/new')")

@@ -297,7 +297,8 @@ void WorkerPort::standbys_missing(uint64_t lsn) {
       (errmsg("outbox waits for a synchronous standby"),
        errdetail("Events wait until the standbys of synchronous_standby_names (%s) have confirmed WAL up to %X/%X.",
                  SyncRepStandbyNames, (uint32)(lsn >> 32), (uint32)lsn),
-       errhint("Start a standby, change synchronous_standby_names, or turn outbox.wait_for_standbys off.")));
+       errhint("Is another server the primary now? Then stop this one. Otherwise start a standby, change "
+               "synchronous_standby_names, or turn outbox.wait_for_standbys off.")));
 }
 
 void WorkerPort::standbys_are_back() {
