@@ -274,9 +274,9 @@ BEGIN
     detail := format('Events wait until the synchronous standbys (%s) have confirmed their transactions.',
                      current_setting('synchronous_standby_names'));
     hint := 'SELECT application_name, state, sync_state FROM pg_stat_replication; '
-            '-- is another server the primary now? Then stop this one, otherwise it delivers again what that one has '
-            'delivered. If not, start a standby. Last: ALTER SYSTEM SET outbox.wait_for_standbys = off delivers without '
-            'one, and a failover may undo a transaction whose events were delivered';
+            '-- is another server the primary now? Then stop this one, otherwise it delivers again what that one '
+            'has delivered. If not, start a standby. Last: ALTER SYSTEM SET outbox.wait_for_standbys = off delivers '
+            'without one, and a failover may undo a transaction whose events were delivered';
   END IF;
   RETURN NEXT;
 END
