@@ -166,12 +166,16 @@ void KafkaDiagnosis::on_stray_answer(const char *broker) {
   if (!sockets_.on_stray_answer())
     return;
   std::lock_guard lock(mutex_);
-  floods_.insert(broker);
+  floods_[broker] = std::chrono::steady_clock::now();
 }
 
+/* A connection that is lost later has another cause. */
 bool KafkaDiagnosis::is_flood(std::string_view text) const {
+  constexpr std::chrono::minutes soon{1};
   std::lock_guard lock(mutex_);
-  return disconnected_after_ms(text) && floods_.contains(std::string(text.substr(0, text.find(": "))));
+  const auto flood = floods_.find(std::string(text.substr(0, text.find(": "))));
+  return disconnected_after_ms(text) && flood != floods_.end() &&
+         std::chrono::steady_clock::now() - flood->second < soon;
 }
 
 std::string KafkaDiagnosis::why(std::string_view text, bool has_delivered) const {

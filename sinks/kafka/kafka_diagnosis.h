@@ -7,11 +7,11 @@
 
 #include <librdkafka/rdkafka.h>
 
+#include <chrono>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 
@@ -63,7 +63,7 @@ private:
   mutable std::mutex mutex_;
   /* Certificate problems by the broker's host:port; guarded by mutex_. */
   std::map<std::string, std::string> certificates_;
-  std::set<std::string> floods_; /* names of brokers; guarded by mutex_ */
+  std::map<std::string, std::chrono::steady_clock::time_point> floods_; /* by the broker's name; guarded by mutex_ */
   KafkaSockets sockets_;
 };
 

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "kafka_broker.h"
+#include "passed_time.h"
 #include "patience.h"
 #include "sinks/kafka/kafka_client.h"
 
@@ -307,6 +308,7 @@ bool soon(const auto &holds) {
 }
 
 TEST(KafkaProducer, HangsUpOnABrokerThatFloodsIt) {
+  PassedTime time;
   FloodingPeer peer;
   KafkaConfig config({{"bootstrap_servers", peer.address()}}, nullptr);
   KafkaProducer producer(config, nullptr, eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), true);
@@ -317,6 +319,8 @@ TEST(KafkaProducer, HangsUpOnABrokerThatFloodsIt) {
   };
   EXPECT_TRUE(soon([&] { return is_told_of("/bootstrap"); })) << "by the thread that has hung up";
   EXPECT_FALSE(is_told_of("/1")) << "another broker";
+  time.pass(std::chrono::minutes(2));
+  EXPECT_FALSE(is_told_of("/bootstrap")) << "another loss";
 }
 
 /* librdkafka's thread reads for as long as there is something to read. */
