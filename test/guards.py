@@ -20,6 +20,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "test/rig"))
+from outbox_rig.planted import changed  # noqa: E402
+
 COPY = ROOT / "build" / "without-guards"
 SEED = "1"
 
@@ -71,12 +74,6 @@ GATE: Guards = {
     "a flush that is left out": ("server/storage/durable.cpp", "    XLogFlush(needed);\n", "    (void)0;\n", "fault/test_durable.py"),
     "a right that is not checked": ("server/catalog/route.cpp", "  if (outbox_server_aclcheck(sink->server_oid, role) != ACLCHECK_OK)", "  if (false && role)", "operate/test_hostile.py"),
 }
-
-
-def changed(guards: Guards, folder: Path) -> list[str]:
-    """Says of which guards the text does not occur exactly once in its file."""
-    counts = {name: (folder / file).read_text().count(guard) for name, (file, guard, *_) in guards.items()}
-    return [f"{name}: {guards[name][0]} has changed; it contains the guard {count} times" for name, count in counts.items() if count != 1]
 
 
 @contextmanager

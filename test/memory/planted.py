@@ -69,7 +69,7 @@ def forget(path: Path) -> None:
 
 def main() -> int:
     if sys.argv[1:] == ["texts"]:
-        sys.exit("\n".join(changed(ROOT, PLANTED)) or None)
+        sys.exit("\n".join(changed(PLANTED, ROOT)) or None)
     if not os.environ.get("OUTBOX_VALGRIND"):
         sys.exit(__doc__)
     return check(ROOT, PLANTED, sys.argv[1:], build, test, forget)

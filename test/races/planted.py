@@ -49,7 +49,7 @@ def test(tests: str) -> subprocess.CompletedProcess:
 
 if __name__ == "__main__":
     if sys.argv[1:] == ["texts"]:
-        sys.exit("\n".join(changed(HERE, PLANTED)) or None)
+        sys.exit("\n".join(changed(PLANTED, HERE)) or None)
     WITH = subprocess.run(["bash", "-c", ". test/rig/env.sh && races_folder"], cwd=HERE, check=True, capture_output=True, text=True).stdout.strip()
     shutil.rmtree(ROOT, ignore_errors=True)
     for folder in ("src", "sinks", "test", "build/unit/thread"):

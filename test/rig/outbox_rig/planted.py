@@ -3,7 +3,7 @@
 import re
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from subprocess import CompletedProcess
 from typing import NamedTuple
@@ -21,10 +21,10 @@ def show(name: str, began: float, what: str) -> None:
     print(f"{name:45} {time.monotonic() - began:6.1f} s  {what}", flush=True)
 
 
-def changed(root: Path, planted: dict[str, Error]) -> list[str]:
-    """Says of which errors the piece does not stand exactly once in its file."""
-    counts = {name: (root / error.file).read_text().count(error.piece) for name, error in planted.items()}
-    return [f"{name}: {planted[name].file} has changed; it contains the piece {count} times" for name, count in counts.items() if count != 1]
+def changed(planted: Mapping[str, tuple[str, ...]], root: Path) -> list[str]:
+    """Says which pieces do not stand exactly once in their file. `planted`: by name the file, the piece, and more."""
+    counts = {name: (root / file).read_text().count(piece) for name, (file, piece, *_) in planted.items()}
+    return [f"{name}: {planted[name][0]} has changed; it contains the piece {count} times" for name, count in counts.items() if count != 1]
 
 
 def check(root: Path, planted: dict[str, Error], names: list[str], build: Callable[[], None], test: Callable[[str], CompletedProcess],
@@ -32,7 +32,7 @@ def check(root: Path, planted: dict[str, Error], names: list[str], build: Callab
     """Changes the files in `root`, a copy of the checkout. Without an error each test must pass, which is tried first if no
     name is given. `forget` removes what was built from a file that is as it was. Returns an exit code."""
     missed = 0
-    if lines := changed(root, planted):
+    if lines := changed(planted, root):
         sys.exit("\n".join(lines))
     if not names:
         build()
