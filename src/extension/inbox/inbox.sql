@@ -64,8 +64,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION outbox_inbox.set_retention(interval) IS
-  'Sets how long outbox_inbox.mark_processed() remembers an event (1 hour to 3650 days), counted from the time in '
-  'the event''s id or, for an id without a time, from the processing. In effect at once, also if the transaction '
+  'Sets how long outbox_inbox.mark_processed() remembers an event (1 hour to 3650 days). That counts from the time '
+  'in the event''s id; if the id has none, from the processing. In effect at once, also if the transaction '
   'rolls back. Choose it longer than an event may take to come, or to come again. What a shorter retention has '
   'dropped stays unknown under a longer one.';
 
