@@ -213,8 +213,8 @@ bool Target::may_be_void() const {
   return service == Service::EventBridge && id != "default" && !id.ends_with(":event-bus/default");
 }
 
-const ServiceWords &Target::words() const {
-  static constexpr ServiceWords sqs{"Amazon SQS", "sqs", "sqs:SendMessage", "sqs:GetQueueAttributes"},
+const ServiceTexts &Target::words() const {
+  static constexpr ServiceTexts sqs{"Amazon SQS", "sqs", "sqs:SendMessage", "sqs:GetQueueAttributes"},
       sns{"Amazon SNS", "sns", "sns:Publish", "sns:GetTopicAttributes"},
       event_bridge{"Amazon EventBridge", "events", "events:PutEvents", "events:DescribeEventBus"};
   return service == Service::Sqs ? sqs : service == Service::Sns ? sns : event_bridge;

@@ -23,7 +23,7 @@ struct TargetOptions {
 };
 
 /* The words that all targets of a service share. */
-struct ServiceWords {
+struct ServiceTexts {
   const char *service;              /* "Amazon SQS" */
   const char *signing_name;         /* in a signature */
   const char *right, *right_to_ask; /* "sqs:SendMessage", "sqs:GetQueueAttributes" */
@@ -41,7 +41,7 @@ struct Target {
 
   /* AWS acknowledges what is sent to a target that does not exist, and drops it. */
   bool may_be_void() const;
-  const ServiceWords &words() const;
+  const ServiceTexts &words() const;
 
   /* Throws BadInput. */
   static Target of(const TargetOptions &options, bool allow_http);

@@ -40,7 +40,7 @@ void check_placements(const std::vector<Placement> &placements, bool cloud_event
 class MessageMaker : public RecordMaker {
 public:
   using Content = nats::Content;
-  static constexpr SizeWords too_large{"a NATS message", "With its headers it has",
+  static constexpr SizeTexts too_large{"a NATS message", "With its headers it has",
                                        "Raise option \"max_message\" of the sink and max_payload of the "
                                        "server, or send a reference to the data."};
 

@@ -40,7 +40,7 @@ struct Message : QueuedEvent {
 class MessageMaker : public RecordMaker {
 public:
   using Content = rabbitmq::Content;
-  static constexpr SizeWords too_large{"a RabbitMQ message", "Its body has",
+  static constexpr SizeTexts too_large{"a RabbitMQ message", "Its body has",
                                        "Raise option \"max_message\" of the sink and max_message_size of the "
                                        "broker, or send a reference to the data."};
 

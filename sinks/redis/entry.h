@@ -36,7 +36,7 @@ struct Message : QueuedEvent {
 class EntryMaker : public RecordMaker {
 public:
   using Content = Entry;
-  static constexpr SizeWords too_large{"an entry of Redis", "Its payload has",
+  static constexpr SizeTexts too_large{"an entry of Redis", "Its payload has",
                                        "Raise option \"max_message\" of the sink and, above 512 MB, "
                                        "proto-max-bulk-len of the server, or send a reference to the data."};
 

@@ -52,7 +52,7 @@ const BlockedKey *BlockedKeys::look_up(SinkId sink, uint64_t key_hash) const noe
   return false;
 }
 
-KeyTurns &BlockedKeys::turns_of(const BlockedKey &key) noexcept {
+KeyRotation &BlockedKeys::rotation_of(const BlockedKey &key) noexcept {
   Lists &lists = lists_.find(key.sink)->second;
   return key.state == KeyState::BLOCKED ? lists.blocked : lists.draining;
 }
@@ -68,7 +68,7 @@ void BlockedKeys::forget_blocker(Place key) noexcept {
 void BlockedKeys::change_state(Place key, KeyState next) noexcept {
   assert(may_follow(key->state, next));
   OUTBOX_STATE_CHANGES("KeyState", key->state, next);
-  KeyTurns &from = turns_of(*key);
+  KeyRotation &from = rotation_of(*key);
   if (key->state == KeyState::BLOCKED)
     forget_blocker(key);
   key->state = next;
@@ -87,7 +87,7 @@ void BlockedKeys::change_state(Place key, KeyState next) noexcept {
     key->drained = 0;
     key->seen = true;
   }
-  List<BlockedKey> &to = turns_of(*key).keys;
+  List<BlockedKey> &to = rotation_of(*key).keys;
   to.splice(to.end(), from.keys, key);
   from.key_left();
 }
@@ -225,7 +225,7 @@ size_t BlockedKeys::next_draining(SinkId sink, std::span<uint64_t> key_hashes) n
   const auto found = lists_.find(sink);
   if (found == lists_.end())
     return 0;
-  KeyTurns &draining = found->second.draining;
+  KeyRotation &draining = found->second.draining;
   size_t n = 0;
   for (size_t i = std::min(key_hashes.size(), draining.keys.size()); i > 0; i--)
     if (const BlockedKey *key = turn(draining))
@@ -256,7 +256,7 @@ void BlockedKeys::forget_unknown(SinkId sink, const ShardSet &known) noexcept {
 }
 
 /* The key whose turn it is. NULL: its entry did not count, and is removed. */
-BlockedKey *BlockedKeys::turn(KeyTurns &turns) noexcept {
+BlockedKey *BlockedKeys::turn(KeyRotation &turns) noexcept {
   BlockedKey &key = turns.turn();
 
   if (counts(key))
@@ -266,7 +266,7 @@ BlockedKey *BlockedKeys::turn(KeyTurns &turns) noexcept {
 }
 
 /* Returns how many keys it has visited. */
-size_t BlockedKeys::remove_some(const Lists &lists, KeyTurns &turns, size_t visits) noexcept {
+size_t BlockedKeys::remove_some(const Lists &lists, KeyRotation &turns, size_t visits) noexcept {
   const size_t most = std::min(visits, turns.keys.size());
   size_t n = 0;
 
@@ -297,19 +297,19 @@ static int64_t lowest_of(const BlockedKey &key) noexcept {
   return key.state == KeyState::BLOCKED ? std::min(key.blocker, key.drained + 1) : key.drained + 1;
 }
 
-void KeyTurns::lowered_to(int64_t position) noexcept {
+void KeyRotation::lowered_to(int64_t position) noexcept {
   low = std::min(low, position);
   next_low = std::min(next_low, position);
 }
 
-void KeyTurns::key_left() noexcept {
+void KeyRotation::key_left() noexcept {
   if (keys.empty())
     low = next_low = INT64_MAX;
   left = std::min(left, keys.size());
 }
 
 /* Keys come at the end. So after as many turns as there were keys, each of them has had one or has left. */
-BlockedKey &KeyTurns::turn() noexcept {
+BlockedKey &KeyRotation::turn() noexcept {
   if (left == 0) {
     left = keys.size();
     next_low = INT64_MAX;
@@ -324,7 +324,7 @@ BlockedKey &KeyTurns::turn() noexcept {
 
 /* The key is new in its list, or its rows are to be claimed from an earlier one. */
 void BlockedKeys::note_lowest(const BlockedKey &key) noexcept {
-  turns_of(key).lowered_to(lowest_of(key));
+  rotation_of(key).lowered_to(lowest_of(key));
 }
 
 /* ---- the check ----------------------------------------------------------------------------------------------- */
@@ -384,7 +384,7 @@ int64_t BlockedKeys::lowest(SinkId sink) const noexcept {
   const auto found = keys_.empty() ? lists_.end() : lists_.find(sink);
   if (found == lists_.end())
     return lowest;
-  for (const KeyTurns *turns : {&found->second.draining, &found->second.blocked}) {
+  for (const KeyRotation *turns : {&found->second.draining, &found->second.blocked}) {
     if (keys_.size() > visited_max_) {
       lowest = std::min(lowest, turns->keys.empty() ? INT64_MAX : turns->low);
       continue;

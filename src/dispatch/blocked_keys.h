@@ -46,7 +46,7 @@ struct BlockedKey {
 };
 
 /* Keys of one sink and state that take turns: the first one moves to the end. */
-struct KeyTurns {
+struct KeyRotation {
   List<BlockedKey> keys;
   int64_t low = INT64_MAX;      /* no key has a row to be claimed below */
   int64_t next_low = INT64_MAX; /* nor one that has had a turn, came or was set back in this pass */
@@ -145,7 +145,7 @@ private:
   using Place = List<BlockedKey>::iterator;
   /* The keys of one sink by state, so that finding the few draining keys does not read 100,000 blocked ones. */
   struct Lists {
-    KeyTurns draining, blocked;
+    KeyRotation draining, blocked;
     uint32_t terms[SHARDS] = {};
     uint32_t n_counting[SHARDS] = {}; /* entries that count */
     size_t n_over = 0;                /* entries that do not */
@@ -157,13 +157,13 @@ private:
   const Place *entry_of(SinkId sink, uint64_t key_hash) const noexcept;
   const BlockedKey *look_up(SinkId sink, uint64_t key_hash) const noexcept;
   Place enter(SinkId sink, uint64_t key_hash, int64_t group) noexcept;
-  KeyTurns &turns_of(const BlockedKey &key) noexcept;
+  KeyRotation &rotation_of(const BlockedKey &key) noexcept;
   void note_lowest(const BlockedKey &key) noexcept;
   void change_state(Place key, KeyState next) noexcept;
   void set_blocker(Place key, int64_t position) noexcept;
   void forget_blocker(Place key) noexcept;
-  BlockedKey *turn(KeyTurns &turns) noexcept;
-  size_t remove_some(const Lists &lists, KeyTurns &turns, size_t visits) noexcept;
+  BlockedKey *turn(KeyRotation &turns) noexcept;
+  size_t remove_some(const Lists &lists, KeyRotation &turns, size_t visits) noexcept;
 
   HashMap<KeyId, Place, KeyIdHash> keys_;
   HashMap<SinkId, Lists> lists_;

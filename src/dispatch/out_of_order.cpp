@@ -23,13 +23,13 @@ static bool by_key_and_position(const InFlightEvent *a, const InFlightEvent *b) 
 }
 
 static bool by_fate_and_position(const OvertakenRow &a, const OvertakenRow &b) {
-  return std::tuple(a.fate, a.position) < std::tuple(b.fate, b.position);
+  return std::tuple(a.action, a.position) < std::tuple(b.action, b.position);
 }
 
-static EarlierFate fate_of(const EarlierRow &row) {
-  return row.dead                ? EarlierFate::MARK_DEAD_LETTER
-         : row.redriven_in_order ? EarlierFate::DEAD_LETTER_AGAIN
-                                 : EarlierFate::MARK_PENDING;
+static EarlierRowAction fate_of(const EarlierRow &row) {
+  return row.dead                ? EarlierRowAction::MARK_DEAD_LETTER
+         : row.redriven_in_order ? EarlierRowAction::DEAD_LETTER_AGAIN
+                                 : EarlierRowAction::MARK_PENDING;
 }
 
 void OutOfOrder::begin(Moment now) noexcept {
@@ -102,15 +102,16 @@ void OutOfOrder::all_found() noexcept {
   std::sort(rows_.begin(), rows_.end(), by_fate_and_position);
 }
 
-std::span<OvertakenRow> OutOfOrder::rows(EarlierFate fate) noexcept {
-  const auto is_before = [](const OvertakenRow &row, EarlierFate wanted) { return row.fate < wanted; };
-  const auto first = std::lower_bound(rows_.begin(), rows_.end(), fate, is_before);
-  const auto end = std::find_if(first, rows_.end(), [fate](const OvertakenRow &row) { return row.fate != fate; });
+std::span<OvertakenRow> OutOfOrder::rows(EarlierRowAction action) noexcept {
+  const auto is_before = [](const OvertakenRow &row, EarlierRowAction wanted) { return row.action < wanted; };
+  const auto first = std::lower_bound(rows_.begin(), rows_.end(), action, is_before);
+  const auto end =
+      std::find_if(first, rows_.end(), [action](const OvertakenRow &row) { return row.action != action; });
   return {first, end};
 }
 
 OvertakenRow *OutOfOrder::find_dead_letter(int64_t position) noexcept {
-  const std::span<OvertakenRow> dead = rows(EarlierFate::MARK_DEAD_LETTER);
+  const std::span<OvertakenRow> dead = rows(EarlierRowAction::MARK_DEAD_LETTER);
   const auto row = std::lower_bound(dead.begin(), dead.end(), position,
                                     [](const OvertakenRow &each, int64_t wanted) { return each.position < wanted; });
   return row != dead.end() && row->position == position ? &*row : nullptr;

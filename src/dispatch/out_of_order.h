@@ -16,8 +16,8 @@
 
 namespace dispatch {
 
-/* The fate of the earlier row. */
-enum class EarlierFate : uint8_t {
+/* What becomes of the earlier row. */
+enum class EarlierRowAction : uint8_t {
   MARK_DEAD_LETTER, /* it is marked where it is, in events_failed */
   MARK_PENDING,     /* it fails, or was redriven by force: marked where it is, in events_pending */
   DEAD_LETTER_AGAIN /* it was redriven to go in order, and comes too late */
@@ -37,7 +37,7 @@ struct OvertakenRow {
   int64_t overtaken_by; /* the first delivered event of its key after it */
   RowHandle handle;     /* where it was read; where it is locked */
   uint32_t key;
-  EarlierFate fate;
+  EarlierRowAction action;
   bool locked; /* by this transaction */
 };
 
@@ -62,11 +62,11 @@ public:
   /* A row of a key (its index in keys()) before the last delivered event, and not marked. */
   void found(const InFlight &in_flight, uint32_t key, const EarlierRow &row) noexcept;
 
-  /* All were found. They are marked in the order of their fate, then of their position. The caller locks them, and
+  /* All were found. They are marked in the order of their action, then of their position. The caller locks them, and
    * notes `locked` and `handle`. */
   void all_found() noexcept;
   std::span<OvertakenRow> rows() noexcept { return rows_; }
-  std::span<OvertakenRow> rows(EarlierFate fate) noexcept;
+  std::span<OvertakenRow> rows(EarlierRowAction action) noexcept;
   /* The one in events_failed; NULL when there is none. */
   OvertakenRow *find_dead_letter(int64_t position) noexcept;
 

@@ -70,7 +70,7 @@ GUARDS: Guards = {
     "shards drain": ("shards.cpp", "in_flight[shard] > 0 ? ShardState::DRAINING : ShardState::NOT_OURS", "in_flight[shard] > 100000 ? ShardState::DRAINING : ShardState::NOT_OURS"),
     "later recordings wait": ("out_of_order.cpp", "  put_off_after_unrecorded(in_flight);\n", "  (void)in_flight;\n"),
     "recordings wait for locked rows": ("out_of_order.cpp", "    if (!row.locked)\n", "    if (false)\n"),
-    "a redrive that is overtaken": ("out_of_order.cpp", ": row.redriven_in_order ? EarlierFate::DEAD_LETTER_AGAIN", ": row.redriven_in_order && false ? EarlierFate::DEAD_LETTER_AGAIN"),
+    "a redrive that is overtaken": ("out_of_order.cpp", ": row.redriven_in_order ? EarlierRowAction::DEAD_LETTER_AGAIN", ": row.redriven_in_order && false ? EarlierRowAction::DEAD_LETTER_AGAIN"),
     "unflushed recordings count": ("in_flight.cpp", "max_events - count_ - unflushed.events()", "max_events - count_"),
     "tickets have a generation": ("in_flight.cpp", "event->generation == ticket >> 32 && ", ""),
     "rows without room stay queued": ("rescan_cursor.cpp", "void RescanCursor::row_kept(uint64_t xact) noexcept {\n  state_.next_pass = std::min(state_.next_pass, xact);", "void RescanCursor::row_kept(uint64_t) noexcept {"),

@@ -129,11 +129,11 @@ void Worker::lock_earlier(std::span<OvertakenRow> dead_letters, std::span<Overta
     row.locked = table_.lock_row(row.position, &row.handle.line, xid(), false) == LockResult::LOCKED;
 }
 
-void Worker::write_overtaken(EarlierFate fate, std::span<const OvertakenRow> rows) {
+void Worker::write_overtaken(EarlierRowAction action, std::span<const OvertakenRow> rows) {
   for (const OvertakenRow &row : rows) {
     if (!row.locked)
       continue;
-    if (fate == EarlierFate::DEAD_LETTER_AGAIN) {
+    if (action == EarlierRowAction::DEAD_LETTER_AGAIN) {
       const SinkId sink = d_->out_of_order.keys()[row.key].last->sink->id;
       to_dead_letters(row.position, sink, row.overtaken_by, false, "redriven too late");
     } else if (Version *version = table_.update(row.position, xid())) {

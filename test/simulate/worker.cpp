@@ -193,11 +193,12 @@ bool Worker::is_ready(const RoundSink &sink) {
   return simulated(sink).state == SinkState::OPEN && !waits_for_credit(simulated(sink));
 }
 
-SinkRest Worker::rest_of(const RoundSink &of) {
+SinkCondition Worker::condition_of(const RoundSink &of) {
   const WorkerSink &sink = simulated(of);
   if (sink.state == SinkState::STOPPED)
-    return SinkRest::STOPPED;
-  return sink.state == SinkState::OPEN && !sink.status.circuit_open ? SinkRest::HEALTHY : SinkRest::TROUBLED;
+    return SinkCondition::STOPPED;
+  return sink.state == SinkState::OPEN && !sink.status.circuit_open ? SinkCondition::HEALTHY
+                                                                    : SinkCondition::TROUBLED;
 }
 
 int Worker::submit(RoundSink &of, bool with_gaps) {

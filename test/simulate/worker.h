@@ -102,7 +102,7 @@ private:
   void collect(dispatch::Now now) override;
   bool is_circuit_open(const dispatch::RoundSink &sink) override;
   bool is_ready(const dispatch::RoundSink &sink) override;
-  dispatch::SinkRest rest_of(const dispatch::RoundSink &sink) override;
+  dispatch::SinkCondition condition_of(const dispatch::RoundSink &sink) override;
   int submit(dispatch::RoundSink &sink, bool with_gaps) override;
   dispatch::Moment moment() override { return world_.now().moment; }
   bool is_full() override;
@@ -180,7 +180,7 @@ private:
                     dispatch::FunctionRef<void, uint32_t, const dispatch::EarlierRow &> visit) override;
   void lock_earlier(std::span<dispatch::OvertakenRow> dead_letters,
                     std::span<dispatch::OvertakenRow> pending) override;
-  void write_overtaken(dispatch::EarlierFate fate, std::span<const dispatch::OvertakenRow> rows) override;
+  void write_overtaken(dispatch::EarlierRowAction action, std::span<const dispatch::OvertakenRow> rows) override;
 
   void fail_if_bad(int64_t position, SinkId sink);
   void remove_sent(const dispatch::InFlightEvent *event);

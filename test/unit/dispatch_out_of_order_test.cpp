@@ -46,9 +46,9 @@ protected:
   }
   bool is_put_off(const InFlightEvent *event) { return event->record_after == moment_after(now, 200); }
 
-  std::vector<int64_t> positions(EarlierFate fate) {
+  std::vector<int64_t> positions(EarlierRowAction action) {
     std::vector<int64_t> all;
-    for (const OvertakenRow &row : rules.rows(fate))
+    for (const OvertakenRow &row : rules.rows(action))
       all.push_back(row.position);
     return all;
   }
@@ -95,9 +95,9 @@ TEST_F(DispatchOutOfOrder, TheFateOfAnEarlierRow) {
   for (int64_t position : {7, 1, 4})
     find({redriven(position), failing(position + 1), dead_letter(position + 2)});
   rules.all_found();
-  EXPECT_EQ(positions(EarlierFate::MARK_DEAD_LETTER), (Positions{3, 6, 9}));
-  EXPECT_EQ(positions(EarlierFate::MARK_PENDING), (Positions{2, 5, 8}));
-  EXPECT_EQ(positions(EarlierFate::DEAD_LETTER_AGAIN), (Positions{1, 4, 7}));
+  EXPECT_EQ(positions(EarlierRowAction::MARK_DEAD_LETTER), (Positions{3, 6, 9}));
+  EXPECT_EQ(positions(EarlierRowAction::MARK_PENDING), (Positions{2, 5, 8}));
+  EXPECT_EQ(positions(EarlierRowAction::DEAD_LETTER_AGAIN), (Positions{1, 4, 7}));
   ASSERT_NE(rules.find_dead_letter(6), nullptr);
   EXPECT_EQ(rules.find_dead_letter(6)->position, 6);
   EXPECT_EQ(rules.find_dead_letter(5), nullptr) << "it is pending";

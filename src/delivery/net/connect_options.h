@@ -26,7 +26,7 @@ struct Host {
 };
 
 /* How texts name the peer and what it does, and its usual ports. */
-struct PeerWords {
+struct PeerTexts {
   const char *noun; /* "broker", "server" */
   const char *port, *tls_port;
   const char *answered;     /* "confirmed" */
@@ -37,9 +37,9 @@ struct PeerWords {
 
 /* Immutable once it is parsed. */
 struct ConnectOptions : ClientCertificate {
-  explicit ConnectOptions(const PeerWords &of = {}) : words(of) {}
+  explicit ConnectOptions(const PeerTexts &of = {}) : words(of) {}
 
-  PeerWords words;
+  PeerTexts words;
   std::vector<Host> hosts;
   bool tls = false, verify = true;
   std::string ca_pem;

@@ -128,7 +128,7 @@ protected:
   StallDetector stall_detector_;
 
 private:
-  const PeerWords &words() const { return config_->options.words; }
+  const PeerTexts &words() const { return config_->options.words; }
 
   void run_once() override {
     if (!connection_) {

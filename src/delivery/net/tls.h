@@ -33,7 +33,7 @@ private:
 
   std::unique_ptr<SSL_CTX, Free<SSL_CTX, SSL_CTX_free>> context_;
   std::unique_ptr<SSL, Free<SSL, SSL_free>> ssl_;
-  const PeerWords words_;
+  const PeerTexts words_;
   std::string problem_; /* of the peer's certificate */
   bool has_certificate_ = false;
 };

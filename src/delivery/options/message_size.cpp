@@ -3,7 +3,7 @@
 
 namespace outbox {
 
-void check_message_size(size_t size, size_t most, const SizeWords &words) {
+void check_message_size(size_t size, size_t most, const SizeTexts &words) {
   if (size > most)
     throw BadInput(OB_TOO_LARGE, MAX_MESSAGE, std::string("event is too large for ") + words.message,
                    std::string(words.has) + " " + std::to_string(size) + " bytes, and at most " +

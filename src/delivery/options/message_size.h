@@ -10,13 +10,13 @@ namespace outbox {
 inline constexpr OptionName MAX_MESSAGE{"max_message"};
 
 /* How a kind says that an event is too large. */
-struct SizeWords {
+struct SizeTexts {
   const char *message; /* "a NATS message" */
   const char *has;     /* "With its headers it has" */
   const char *hint;
 };
 
 /* Throws BadInput if a message of `size` bytes is larger than `most`. */
-void check_message_size(size_t size, size_t most, const SizeWords &words);
+void check_message_size(size_t size, size_t most, const SizeTexts &words);
 
 }  // namespace outbox

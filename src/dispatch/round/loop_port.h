@@ -13,7 +13,7 @@ namespace dispatch {
 enum class Task : uint8_t { RECORD, CLAIM };
 
 /* A sink, before the worker exits because it is idle. */
-enum class SinkRest : uint8_t {
+enum class SinkCondition : uint8_t {
   STOPPED, /* it delivers nothing until a user resumes it */
   HEALTHY,
   TROUBLED /* the next worker would not know its failures */
@@ -71,7 +71,7 @@ public:
   virtual bool is_circuit_open(const RoundSink &sink) = 0;
   /* It is open, and does not wait until its destination can take something. */
   virtual bool is_ready(const RoundSink &sink) = 0;
-  virtual SinkRest rest_of(const RoundSink &sink) = 0;
+  virtual SinkCondition condition_of(const RoundSink &sink) = 0;
   /* Hands the events of the batch over, and returns how many of them were taken, the first ones. `with_gaps`: some
    * were returned, and are NULL (ClaimPort::close_ranks()). */
   virtual int submit(RoundSink &sink, bool with_gaps) = 0;

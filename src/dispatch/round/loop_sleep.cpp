@@ -67,10 +67,10 @@ bool Loop::is_quiet() {
       d_.recording.in_trouble() || port_.is_busy())
     return false;
   for (const RoundSink *sink : d_.sinks.all()) {
-    const SinkRest rest = port_.rest_of(*sink);
-    if (rest == SinkRest::STOPPED)
+    const SinkCondition condition = port_.condition_of(*sink);
+    if (condition == SinkCondition::STOPPED)
       continue;
-    if (rest != SinkRest::HEALTHY || sink->cursor->has_backlog() || !sink->cursor->late.empty() ||
+    if (condition != SinkCondition::HEALTHY || sink->cursor->has_backlog() || !sink->cursor->late.empty() ||
         sink->cursor->early_retry.going() || d_.blocked_keys.any_draining(sink->id()))
       return false;
   }

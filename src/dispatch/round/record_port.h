@@ -35,7 +35,7 @@ public:
   /* Sets `locked` and `handle` of each. Nothing waits for a lock. */
   virtual void lock_earlier(std::span<OvertakenRow> dead_letters, std::span<OvertakenRow> pending) = 0;
   /* Marks those that are locked. */
-  virtual void write_overtaken(EarlierFate fate, std::span<const OvertakenRow> rows) = 0;
+  virtual void write_overtaken(EarlierRowAction action, std::span<const OvertakenRow> rows) = 0;
 
   /* The list of recordings whose WAL is not yet flushed is full: flushes it, and says so to InFlight::unflushed. */
   virtual void flush_recordings() = 0;

@@ -107,20 +107,20 @@ void RecordRound::mark_overtaken(std::span<InFlightEvent *const> sent, Moment no
   out.all_found();
   if (out.rows().empty())
     return;
-  const std::span<OvertakenRow> dead_letters = out.rows(EarlierFate::MARK_DEAD_LETTER);
+  const std::span<OvertakenRow> dead_letters = out.rows(EarlierRowAction::MARK_DEAD_LETTER);
   port_.lock_earlier(dead_letters, out.rows().subspan(dead_letters.size()));
   out.put_off_after_unlocked();
-  for (const EarlierFate fate :
-       {EarlierFate::MARK_DEAD_LETTER, EarlierFate::MARK_PENDING, EarlierFate::DEAD_LETTER_AGAIN}) {
-    for (const OvertakenRow &row : out.rows(fate)) {
+  for (const EarlierRowAction action :
+       {EarlierRowAction::MARK_DEAD_LETTER, EarlierRowAction::MARK_PENDING, EarlierRowAction::DEAD_LETTER_AGAIN}) {
+    for (const OvertakenRow &row : out.rows(action)) {
       const InFlightEvent *later = out.keys()[row.key].last;
-      if (fate == EarlierFate::DEAD_LETTER_AGAIN && row.locked) {
+      if (action == EarlierRowAction::DEAD_LETTER_AGAIN && row.locked) {
         d_.dead_letter(later->sink->id, later->key_hash, row.position,
                        round_sink_of(later)->rules.dead_letters_block);
       }
     }
-    if (!out.rows(fate).empty())
-      port_.write_overtaken(fate, out.rows(fate));
+    if (!out.rows(action).empty())
+      port_.write_overtaken(action, out.rows(action));
   }
 }
 

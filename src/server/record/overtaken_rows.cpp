@@ -14,7 +14,7 @@ extern "C" {
 #include "utils/builtins.h"
 }
 
-using dispatch::EarlierFate;
+using dispatch::EarlierRowAction;
 using dispatch::OvertakenRow;
 
 /* One snapshot for both tables: a row that moves from one to the other is seen once. */
@@ -111,7 +111,7 @@ void RecordTable::lock_earlier(std::span<OvertakenRow> dead_letters, std::span<O
   }
 }
 
-void RecordTable::write_overtaken(EarlierFate fate, std::span<const OvertakenRow> rows) {
+void RecordTable::write_overtaken(EarlierRowAction action, std::span<const OvertakenRow> rows) {
   ItemPointerData *ctids = palloc_array(ItemPointerData, rows.size());
   int64 *positions = (int64 *)palloc(sizeof(int64) * rows.size());
   int64 *overtaken_by = (int64 *)palloc(sizeof(int64) * rows.size());
@@ -128,14 +128,14 @@ void RecordTable::write_overtaken(EarlierFate fate, std::span<const OvertakenRow
     return;
   Datum marks[] = {tid_array(ctids, n), int8_array(overtaken_by, n)};
   Datum moves[] = {tid_array(ctids, n), int8_array(positions, n), int8_array(overtaken_by, n)};
-  switch (fate) {
-  case EarlierFate::MARK_DEAD_LETTER:
+  switch (action) {
+  case EarlierRowAction::MARK_DEAD_LETTER:
     statement_write(&mark_failed, marks, NULL, NULL);
     break;
-  case EarlierFate::MARK_PENDING:
+  case EarlierRowAction::MARK_PENDING:
     statement_write(&mark_pending, marks, NULL, NULL);
     break;
-  case EarlierFate::DEAD_LETTER_AGAIN:
+  case EarlierRowAction::DEAD_LETTER_AGAIN:
     statement_write(&move_to_dead_letters, moves, NULL, NULL);
   }
 }

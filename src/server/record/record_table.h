@@ -29,7 +29,7 @@ public:
                     dispatch::FunctionRef<void, uint32_t, const dispatch::EarlierRow &> visit) override;
   void lock_earlier(std::span<dispatch::OvertakenRow> dead_letters,
                     std::span<dispatch::OvertakenRow> pending) override;
-  void write_overtaken(dispatch::EarlierFate fate, std::span<const dispatch::OvertakenRow> rows) override;
+  void write_overtaken(dispatch::EarlierRowAction action, std::span<const dispatch::OvertakenRow> rows) override;
 
 private:
   Now now_ = {}; /* of the transaction */

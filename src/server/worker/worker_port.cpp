@@ -76,7 +76,7 @@ public:
   void refresh_sinks(Now now) override;
   bool is_circuit_open(const RoundSink &sink) override;
   bool is_ready(const RoundSink &sink) override;
-  dispatch::SinkRest rest_of(const RoundSink &sink) override;
+  dispatch::SinkCondition condition_of(const RoundSink &sink) override;
   int submit(RoundSink &sink, bool with_gaps) override;
   Moment moment() override { return moment_now(); }
   bool is_full() override { return in_flight_is_full(); }
@@ -263,14 +263,14 @@ bool WorkerPort::is_ready(const RoundSink &sink) {
   return worker_sink_is_ready(&sink_of(sink));
 }
 
-dispatch::SinkRest WorkerPort::rest_of(const RoundSink &of) {
+dispatch::SinkCondition WorkerPort::condition_of(const RoundSink &of) {
   const WorkerSink &sink = sink_of(of);
 
   if (sink.state == SINK_STOPPED)
-    return dispatch::SinkRest::STOPPED;
+    return dispatch::SinkCondition::STOPPED;
   return sink.state == SINK_OPEN && sink.status.state == OB_SINK_OK && sink.status.paused_ms <= 0
-             ? dispatch::SinkRest::HEALTHY
-             : dispatch::SinkRest::TROUBLED;
+             ? dispatch::SinkCondition::HEALTHY
+             : dispatch::SinkCondition::TROUBLED;
 }
 
 int WorkerPort::submit(RoundSink &of, bool with_gaps) {
