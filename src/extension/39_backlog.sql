@@ -95,6 +95,20 @@ $$;
 COMMENT ON FUNCTION outbox_internal.blocked_claims() IS
   'Part of outbox.sinks: what outbox_internal.manual_blocked() says, if the extension outbox_manual is there.';
 
+-- min(origin) would pass every row that was delivered since the oldest snapshot: in the index these are the first
+-- ones.
+CREATE OR REPLACE FUNCTION outbox_internal.has_rows_of_elsewhere(here bigint) RETURNS boolean
+LANGUAGE sql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+@READS_BY_INDEX@
+AS $$
+  SELECT EXISTS (SELECT FROM (SELECT FROM outbox.events_pending AS e WHERE e.origin < has_rows_of_elsewhere.here
+                              ORDER BY e.origin, e.xact, e.position LIMIT 1) AS f)
+      OR EXISTS (SELECT FROM (SELECT FROM outbox.events_pending AS e WHERE e.origin > has_rows_of_elsewhere.here
+                              ORDER BY e.origin, e.xact, e.position LIMIT 1) AS f)
+$$;
+COMMENT ON FUNCTION outbox_internal.has_rows_of_elsewhere(bigint) IS
+  'Whether pending events have another origin than this one.';
+
 -- A small table is counted in one pass. Of a large one each sink's first rows are counted by the indexes, so that no
 -- sink is overlooked, and its further rows are estimated from a sample of the table's pages. Ages come from rows that
 -- the indexes find, so they are exact; of very many failing events the oldest may be none of these.
@@ -149,8 +163,7 @@ BEGIN
   END IF;
 
   counted := greatest(5, 5000 / greatest(cardinality(all_names), 1));
-  elsewhere := (SELECT min(e.origin) FROM outbox.events_pending AS e) < here
-               OR (SELECT max(e.origin) FROM outbox.events_pending AS e) > here;
+  elsewhere := outbox_internal.has_rows_of_elsewhere(here);
   RETURN QUERY
   WITH names AS MATERIALIZED (
     SELECT n.server, NULL AS dropped, n.name,

@@ -16,8 +16,7 @@ BEGIN
   END IF;
   -- Pending rows have an index on their origin. Restored dead letters come in one piece, before or after those of
   -- here: so it is enough to look at both ends.
-  RETURN coalesce((SELECT min(e.origin) FROM outbox.events_pending AS e) < here, false)
-    OR coalesce((SELECT max(e.origin) FROM outbox.events_pending AS e) > here, false)
+  RETURN outbox_internal.has_rows_of_elsewhere(here)
     OR EXISTS (SELECT FROM (SELECT e.origin FROM outbox.events_failed AS e ORDER BY e.position LIMIT 1000) AS e
                WHERE e.origin <> here)
     OR EXISTS (SELECT FROM (SELECT e.origin FROM outbox.events_failed AS e ORDER BY e.position DESC LIMIT 1000) AS e
