@@ -220,7 +220,7 @@ unit: ## unit tests alone; FILTER='Webhook*'
 	$(MAKE) -f test/unit/Makefile run
 
 ##@ Test one property
-.PHONY: chaos chaos-night attacks disks simulate models test-model fuzz test-faults test-calls test-assert test-memory test-races test-upgrade test-packages test-patroni test-compose
+.PHONY: chaos chaos-night attacks disks simulate models test-model fuzz test-faults test-calls test-assert test-memory test-races test-upgrade test-packages test-patroni test-compose test-console
 chaos: ## random faults, and what arrived; CYCLES=20 SEED=1
 	test/chaos/run
 chaos-night: ## one seed after the other; HOURS=8 CYCLES=20 (of each seed); keeps those that failed in build/chaos/failed
@@ -257,13 +257,17 @@ test-patroni: ## a Patroni cluster of two nodes
 	test/run patroni
 test-compose: ## docker/ without Docker
 	test/run compose
+test-console: ## the console: its pages, attacks on it, a browser; PICTURES=1: makes those of docs/console.md
+	test/run console
 
 ##@ Package and release
-.PHONY: deb deb-sinks rpm dist release
+.PHONY: deb deb-sinks deb-console rpm dist release
 deb: ## Debian packages in build/deb, for the servers that are installed; PG_VERSIONS="16 17" CHECK=1
 	packaging/deb
 deb-sinks: ## those of the kinds of sink in build/deb-sinks, for the outbox that is installed; KINDS="redis nats"
 	packaging/deb-sinks
+deb-console: ## that of the console in build/deb-console
+	packaging/deb-console
 rpm: ## an RPM in build/rpm
 	packaging/rpm
 dist: ## the archive for PGXN in build/dist

@@ -27,7 +27,7 @@ BASE = set("""
 """.split())
 # command -> packages, of which one brings it; none: test/rig/install brings it into build/
 BRINGS = {
-    "cc": "g++", "clang-format": "clang-format", "curl": "curl", "debootstrap": "debootstrap", "dpkg-buildpackage": "dpkg-dev", "dpkg-source": "dpkg-dev",
+    "cc": "g++", "chromedriver": "chromium-driver", "chromium": "chromium", "clang-format": "clang-format", "curl": "curl", "debootstrap": "debootstrap", "dpkg-buildpackage": "dpkg-dev", "dpkg-source": "dpkg-dev",
     "etcd": "etcd-server", "g++": "g++", "gcc": "gcc g++", "git": "git", "go": "", "ip": "iproute2", "java": "default-jre-headless", "kcat": "kcat",
     "lintian": "lintian", "make": "make build-essential", "mvn": "maven", "nats-server": "nats-server", "nginx": "nginx-light", "nm": "g++", "node": "nodejs",
     "npm": "npm", "openssl": "openssl", "patroni": "patroni", "pg_buildext": "postgresql-server-dev-all", "pg_virtualenv": "postgresql-server-dev-all",

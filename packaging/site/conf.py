@@ -30,7 +30,7 @@ NAVIGATION = {
     "First steps": "docs/install examples/README",
     "How to: develop": "docs/enqueue docs/consuming docs/manual docs/migration docs/logical-replication",
     "How to: sinks": f"docs/sinks docs/kafka docs/webhooks {KINDS} sinks/new-sink",
-    "How to: operate": "docs/operations docs/monitoring docs/tables-and-size docs/high-availability docs/security",
+    "How to: operate": "docs/operations docs/console docs/monitoring docs/tables-and-size docs/high-availability docs/security",
     "Reference": "docs/reference docs/compatibility docs/kafka-reference docs/webhooks-reference docs/performance bench/README CHANGELOG",
     "Explanation": "docs/promises conformance/README src/README test/README CONTRIBUTING SECURITY",
 }

@@ -2,6 +2,7 @@
 
 import sys
 
+import console_causes
 import doctor
 import kafka_errors
 import option_tables
@@ -9,7 +10,7 @@ import reference
 import surface
 from outbox_rig import Rig
 
-PAGES = (reference, doctor, kafka_errors, *option_tables.PAGES)
+PAGES = (reference, doctor, console_causes, kafka_errors, *option_tables.PAGES)
 
 if __name__ == "__main__":
     with Rig("docs") as rig, rig.postgres().connect() as connection:
