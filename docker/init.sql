@@ -18,6 +18,14 @@ GRANT INSERT ON outbox.events TO app;
 CREATE TABLE orders (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, customer text NOT NULL, total numeric NOT NULL);
 GRANT SELECT, INSERT ON orders TO app;         -- what the service writer does
 
+CREATE ROLE operator LOGIN PASSWORD 'operator';  -- who uses the console: sees no payload
+GRANT pg_monitor TO operator;
+GRANT USAGE ON SCHEMA outbox TO operator;
+GRANT EXECUTE ON FUNCTION outbox.pause, outbox.resume, outbox.redrive, outbox.story, outbox.probe TO operator;
+GRANT USAGE ON FOREIGN SERVER main, crm TO operator;
+GRANT SELECT (id, sink, aggregate_type, aggregate_id, event_type, partition_key, created_at, available_at, attempts, status, last_error,
+              sent_at, last_attempt_at, position, blocked_by, overtaken_by, redrive_late) ON outbox.events TO operator;
+
 CREATE ROLE metrics LOGIN PASSWORD 'metrics';  -- the exporter
 GRANT pg_monitor TO metrics;                   -- to look, and not to enqueue
 

@@ -56,9 +56,9 @@ class Build:
 
     def _from(self, rest: str) -> None:
         image, _, name = re.sub(r"\$\{(\w+)\}", lambda match: self._arguments[match[1]], rest).partition(" AS ")
-        major = re.fullmatch(r"postgres:(\d+)-trixie", image)
-        assert major, f"no folder stands for the image {image}"
-        base = subprocess.run([HERE / "base", major[1]], check=True, capture_output=True, text=True).stdout.strip()
+        major = "17" if image == "debian:trixie-slim" else re.sub(r"^postgres:(\d+)-trixie$", r"\1", image)  # the same release, with more packages
+        assert major.isdigit(), f"no folder stands for the image {image}"
+        base = subprocess.run([HERE / "base", major], check=True, capture_output=True, text=True).stdout.strip()
         root = self.folder / f"stage{len(self._stages)}"
         self._run_logged("cp", "-a", base, str(root))
         self.stage = self._stages[name or "last"] = Stage(root)
@@ -87,3 +87,5 @@ class Build:
 
     def _cmd(self, rest: str) -> None:
         self.stage.command = json.loads(rest)
+
+    _entrypoint = _cmd

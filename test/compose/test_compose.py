@@ -140,6 +140,14 @@ class Compose:
         program, *arguments = SERVICES["writer"]["command"]
         self.start("writer", [str(pg_config("bindir") / program), *(self.here("writer", each) for each in arguments)])
 
+    def console(self) -> None:
+        """Its image too is built by its steps."""
+        built = Build(DOCKER / "console.Dockerfile", WORK / "console", LOGS / "compose-console-image.log").stage
+        (built.root / "etc/hosts").write_text((self.image.root / "etc/hosts").read_text())
+        self.start("console", [str(Path(__file__).parent / "enter"), str(built.root), "setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups",
+                               *built.command, *SERVICES["console"]["command"]])
+        self.healthy("console", ["curl", "-sf", "-H", "Host: localhost:8300", "http://console:8300/"])
+
     def exporter(self) -> None:
         self.start("exporter", ["prometheus-postgres-exporter", *(self.here("exporter", each) for each in SERVICES["exporter"]["command"])],
                    self.environment("exporter"))
@@ -196,6 +204,11 @@ def test_an_event_arrives_everywhere(compose):
     wait_until(lambda: compose.query("outbox_published_events_total") == {"main": 1, "crm": 1}, 90, lambda: compose.query("outbox_published_events_total"),
                interval=1)
     assert set(compose.query("up").values()) == {1}
+
+    compose.console()
+    origin = SERVICES["console"]["command"][3]
+    page = compose.inside("curl", "-s", "-L", "--cookie", "", "-H", f"Origin: {origin}", "-H", f"Host: {origin.removeprefix('http://')}", "-d", "role=operator&password=operator", "http://console:8300/login").stdout
+    assert "All is well" in page and "operator on shop" in page and ">crm</a>" in page, page
 
     compose.writer()
     wait_until(lambda: {"1", "2", "3"} <= {record.split()[0] for record in compose.records()} and received.read_text().count("order.placed") >= 3,
