@@ -15,6 +15,7 @@ import backlog
 import blocked_keys
 import bulk
 import claims
+import console
 import distance
 import drain
 import enqueue
@@ -83,6 +84,7 @@ BY_NAME = {  # run separately: each takes minutes, or shows what the others do n
     "claims-open": Measure(claims.open_transactions, {"rounds": 3}),
     "claims-both": Measure(claims.both, {"events": 1_000_000, "rounds": 1}),
     "claims-scheduled": Measure(claims.scheduled, {"events": 3_000_000, "rounds": 1}),
+    "console": Measure(console.measure, {"events": 1_000_000, "rounds": 5}, {"events": 10_000_000, "rounds": 9}),
     "distance": Measure(distance.measure, {"plan": [(2, 12), (2, 100)], "seconds": 16, "events": 200_000}, {"seconds": 60, "events": 1_000_000}),
     "webhooks-distance": Measure(webhooks.distance, {"round_trip_ms": 2, "events": 60_000, "seconds": 10}, {"events": 300_000, "seconds": 60}),
     "failing-keys": Measure(failing_keys.measure, {"events": 40_000, "rounds": 5}),
