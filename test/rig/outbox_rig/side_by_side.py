@@ -272,7 +272,7 @@ def main() -> int:
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda number, _: sys.exit(128 + number))
     LOGS.mkdir(parents=True, exist_ok=True)
-    quick = set(given.names) <= {"check", "test"}
+    quick = set(given.names) <= {"check", "test", "turn"}
     if quick:
         os.environ["QUICK"] = "1"
     if given.nightly:

@@ -21,6 +21,8 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 
+from turns import due as due_turn
+
 from . import librdkafka, memcheck
 from .crashes import crashes
 from .paths import BUILD, LOGS, ROOT, pg_config
@@ -442,7 +444,7 @@ SUITES = {
     "attacks": Suite("hostile peers of each kind of sink: what is delivered, memory, CPU, state, and the sink beside it", attacks, 20, compiles=True, needs="fuzz"),
     "power": Suite("power cuts that lose unsynced WAL, and errors of the disk; CYCLES and SEED choose", in_cycles("power", "test/power/disks.py", "15"), 3),
     "calls": Suite("src/delivery, src/dispatch, Kafka and webhooks: one allocation or call fails, a sample; make test-calls lets each fail", calls, 4, compiles=True),
-    "librdkafka": Suite("what depends on librdkafka, with a current one", with_current_librdkafka, 8, compiles=True),
+    "librdkafka": Suite("what depends on librdkafka, with a current one", with_current_librdkafka, 8, compiles=True, needs="librdkafka"),
     "pg17": Suite("the main job on PostgreSQL 17, and pg_upgrade to it, in Debian's release that has it", lambda log: on_other_postgresql("17", log), 9),
     "pg18": Suite("the main job on PostgreSQL 18, and pg_upgrade to it, in Debian's release that has it", lambda log: on_other_postgresql("18", log), 9),
     "pg19": Suite("the main job on PostgreSQL 19, and pg_upgrade to it, in Debian's experimental suite", lambda log: on_other_postgresql("19", log), 9),
@@ -455,6 +457,7 @@ SUITES = {
     "examples": tests_in("examples", "examples/, each with its own toolchain, against a real server, broker and consumer", 10, needs="examples"),
     "patroni": tests_in("patroni", "a Patroni cluster of two nodes", 5, needs="patroni"),
     "compose": tests_in("compose", "the Docker image and the compose file, without Docker", 5, needs="compose"),
+    "console": tests_in("console", "the console: its pages, attacks on it, and a browser", 4, NOT_DURABLE, needs="console"),
     **{f"sink-{kind}": Suite(f"the kind of sink {kind}, with its peer", partial(sink_kind, kind), 10, compiles=True) for kind in KINDS},
 }
 
@@ -465,9 +468,9 @@ HERE = [major for major, name in RELEASES.items() if Path(os.environ.get("OUTBOX
 # The suites of a name that is not itself a suite. In `all`, the most valuable ones come first.
 CHECK = ["unit", "regress"]
 TEST = ["style", *CHECK, "simulate", "isolation", "e2e", "kafka", "webhook", "operate", "fault", "docs"]
-REST = ["lint", "protocols", "model", "fuzz", "fault-points", "attacks", "power", "calls", "chaos", "librdkafka", *(f"pg{major}" for major in HERE), "packages", "examples", "patroni", "compose", *(f"sink-{kind}" for kind in KINDS), "assert",
+REST = ["lint", "protocols", "model", "fuzz", "fault-points", "attacks", "power", "calls", "chaos", "librdkafka", *(f"pg{major}" for major in HERE), "packages", "examples", "patroni", "compose", "console", *(f"sink-{kind}" for kind in KINDS), "assert",
         *(f"packages-{major}" for major in HERE if f"packages-{major}" in SUITES)]
-LAYERS = {"check": CHECK, "test": TEST, "all": TEST + REST}
+LAYERS = {"check": CHECK, "test": TEST, "turn": due_turn(), "all": TEST + REST}
 
 
 def main() -> int:
