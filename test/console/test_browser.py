@@ -164,11 +164,11 @@ def test_the_page_refreshes_by_itself_and_rests_when_hidden(person, db, receiver
     person.driver.switch_to.new_window("tab")  # the first one is hidden now
     hidden = db.value(query)
     import time
-    time.sleep(5)
-    assert (db.value(query) - hidden).total_seconds() < 2.5
+    time.sleep(8)
+    assert (db.value(query) - hidden).total_seconds() < 5  # one may have been under way
     person.driver.close()
     person.driver.switch_to.window(person.driver.window_handles[0])
-    wait_until(lambda: (db.value(query) - hidden).total_seconds() > 3, 20, "a refresh when it is seen again")
+    wait_until(lambda: (db.value(query) - hidden).total_seconds() > 8, 20, "a refresh when it is seen again")
 
 
 def test_a_thousand_sinks_and_long_names_on_a_telephone(person, db, receiver):
