@@ -49,9 +49,10 @@ def pages(stage: Stage, results: Results, events: int) -> None:
         stage.pause(db)
         db.sql("ALTER TABLE outbox.events_pending SET (autovacuum_enabled = off)")
         for number in range(SINKS):
-            db.webhook_sink(f"s{number}", nginx.url, aggregates=f"A{number}")
-        db.sql(f"""INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, payload)
-                   SELECT 'A' || n % {SINKS}, (n % 100000)::text, 'e' || n % 20, jsonb_build_object('n', n) FROM generate_series(1, {events}) AS n""")
+            db.webhook_sink(f"s{number}", nginx.url, match=f'{{"tenant": {number}}}')
+        db.sql(f"""INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, payload, headers)
+                   SELECT 'Order', (n % 100000)::text, 'e' || n % 20, jsonb_build_object('n', n), jsonb_build_object('tenant', n % {SINKS})
+                   FROM generate_series(1, {events}) AS n""")
         db.sql(f"""WITH gone AS (DELETE FROM outbox.events WHERE position IN (SELECT position FROM outbox.events_pending ORDER BY position LIMIT {DEAD}) RETURNING *)
                    INSERT INTO outbox.events (id, aggregate_type, aggregate_id, event_type, payload, status, attempts, last_error, last_attempt_at, sink)
                    SELECT id, aggregate_type, aggregate_id, event_type, payload, 'FAILED', 10, 'HTTP 500: ' || position, now(), sink FROM gone""")

@@ -13,6 +13,7 @@
 #include "console/assets.h"
 #include "console/pages/actions.h"
 #include "console/pages/page.h"
+#include "console/pages/probe.h"
 
 namespace console {
 
@@ -181,21 +182,21 @@ Response Console::post(const Request &request) {
     response.headers.emplace_back("Clear-Site-Data", "\"cache\"");
     return response;
   }
-  const std::lock_guard guard(session->lock);
+  std::unique_lock held(session->lock);
   Page page(*session, request);
   try {
     if (session->is_read_only)
       throw DatabaseError("the console was started with --read-only", "25006", "");
-    if (request.path == "/probe") {
-      show_probe(page);
-      return {.body = document(page).text(), .headers = {}};
-    }
+    if (request.path == "/probe")
+      return probe(session, std::move(held), request);
     std::string next = act(page);
     if (!next.empty())
       return see_other(std::move(next));
     page.title = "There is no such action";
     return {.status = 404, .body = document(page).text(), .headers = {}};
   } catch (const DatabaseError &error) {
+    if (!held)
+      held = std::unique_lock(session->lock);
     return failed(page, error);
   }
 }

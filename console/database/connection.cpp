@@ -2,6 +2,7 @@
 #include "connection.h"
 
 #include <libpq-fe.h>
+#include <poll.h>
 
 #include <array>
 #include <vector>
@@ -91,9 +92,12 @@ Connection::Connection(const Login &login) : connection_(open(login), PQfinish),
   PQsetNoticeReceiver(
       connection_.get(),
       [](void *self, const PGresult *notice) {
-        auto &notices = static_cast<Connection *>(self)->notices_;
-        const char *text = PQresultErrorField(notice, PG_DIAG_MESSAGE_PRIMARY);
-        notices += (notices.empty() ? "" : " ") + std::string(text ? text : "");
+        const auto field = [&](int code) {
+          const char *text = PQresultErrorField(notice, code);
+          return std::string(text ? text : "");
+        };
+        static_cast<Connection *>(self)->notices_.push_back(
+            {field(PG_DIAG_MESSAGE_PRIMARY), field(PG_DIAG_MESSAGE_DETAIL), field(PG_DIAG_MESSAGE_HINT)});
       },
       this);
   if (login.needs_password() && !PQconnectionUsedPassword(connection_.get()))
@@ -157,13 +161,16 @@ void Connection::connect_again() {
   set_up();
 }
 
-/* One statement, without parameters: the extended protocol refuses a second one in the text. */
-Rows Connection::send(const std::string &statement) {
-  PGresult *result = PQexecParams(connection_.get(), statement.c_str(), 0, nullptr, nullptr, nullptr, nullptr, 0);
+Rows Connection::checked(pg_result *result) {
   Rows rows(result);
   if (const ExecStatusType status = PQresultStatus(result); status != PGRES_TUPLES_OK && status != PGRES_COMMAND_OK)
     fail(result);
   return rows;
+}
+
+/* One statement, without parameters: the extended protocol refuses a second one in the text. */
+Rows Connection::send(const std::string &statement) {
+  return checked(PQexecParams(connection_.get(), statement.c_str(), 0, nullptr, nullptr, nullptr, nullptr, 0));
 }
 
 void Connection::set_limit(Duration limit) {
@@ -174,14 +181,60 @@ void Connection::set_limit(Duration limit) {
   limit_ = limit;
 }
 
-Rows Connection::run(const Sql &statement, Duration limit) {
+std::string Connection::prepare(const Sql &statement, Duration limit) {
   notices_.clear();
   PQconsumeInput(connection_.get()); /* sees that the server has ended an idle connection */
   if (PQstatus(connection_.get()) != CONNECTION_OK || !is_set_up_)
     connect_again();
-  const std::string sent = text(statement);
+  std::string sent = text(statement);
   set_limit(limit);
-  return send(sent);
+  return sent;
+}
+
+Rows Connection::run(const Sql &statement, Duration limit) {
+  return send(prepare(statement, limit));
+}
+
+std::string Connection::notices() const {
+  std::string all;
+  for (const Notice &notice : notices_)
+    all += (all.empty() ? "" : " ") + notice.message;
+  return all;
+}
+
+void Connection::begin(const Sql &statement, Duration limit) {
+  const std::string sent = prepare(statement, limit);
+  send("SELECT pg_catalog.set_config('client_min_messages', 'debug1', false)");
+  if (PQsendQueryParams(connection_.get(), sent.c_str(), 0, nullptr, nullptr, nullptr, nullptr, 0) != 1)
+    fail(nullptr);
+}
+
+std::optional<Rows> Connection::wait(Duration at_most) {
+  const Clock::time_point until = Clock::now() + at_most;
+  for (;;) {
+    if (PQconsumeInput(connection_.get()) != 1)
+      fail(nullptr);
+    if (!PQisBusy(connection_.get()))
+      return checked(PQgetResult(connection_.get()));
+    const auto left = std::chrono::duration_cast<Duration>(until - Clock::now());
+    if (!notices_.empty() || left.count() <= 0)
+      return {};
+    pollfd waits{PQsocket(connection_.get()), POLLIN, 0};
+    poll(&waits, 1, static_cast<int>(left.count()));
+  }
+}
+
+void Connection::finish() noexcept {
+  if (PQtransactionStatus(connection_.get()) == PQTRANS_ACTIVE) {
+    char error[256];
+    const std::unique_ptr<PGcancel, void (*)(PGcancel *)> cancel(PQgetCancel(connection_.get()), PQfreeCancel);
+    if (cancel)
+      PQcancel(cancel.get(), error, sizeof(error));
+  }
+  while (PGresult *result = PQgetResult(connection_.get()))
+    PQclear(result);
+  PQclear(PQexec(connection_.get(), "SELECT pg_catalog.set_config('client_min_messages', 'notice', false)"));
+  notices_.clear();
 }
 
 }  // namespace console

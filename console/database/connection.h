@@ -11,6 +11,8 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "console/database/statement.h"
 
@@ -26,6 +28,11 @@ struct DatabaseError : std::runtime_error {
   std::string sqlstate; /* empty: the connection is lost, or there was none */
   std::string hint;
   bool is_lost() const { return sqlstate.empty(); }
+};
+
+/* What the server says while a statement runs. */
+struct Notice {
+  std::string message, detail, hint;
 };
 
 class Rows {
@@ -74,21 +81,31 @@ public:
   Rows run(const Sql &statement, Duration limit = page_limit);
   /* The text that run() sends. */
   std::string text(const Sql &statement) const;
-  /* The notices and warnings of the last run(). */
-  const std::string &notices() const { return notices_; }
+  /* The notices and warnings of the last run(), as one text. */
+  std::string notices() const;
+
+  /* Begins a statement, of which the server tells all that it can (debug1); wait() goes on with it, and finish() ends
+   * it in any case. */
+  void begin(const Sql &statement, Duration limit);
+  /* The rows, when it has ended; nothing yet after so long, or when the server has told something. */
+  std::optional<Rows> wait(Duration at_most);
+  std::vector<Notice> take_notices() { return std::exchange(notices_, {}); }
+  void finish() noexcept;
 
 private:
   void connect_again();
   void set_up(); /* the role, also after a reconnection: nothing runs without it */
   void set_limit(Duration limit);
   Rows send(const std::string &text);
+  Rows checked(pg_result *result);
+  std::string prepare(const Sql &statement, Duration limit);
   [[noreturn]] void fail(const pg_result *result) const;
 
   std::unique_ptr<pg_conn, void (*)(pg_conn *)> connection_;
   std::string role_;
   bool is_set_up_ = false;
   Duration limit_{0};
-  std::string notices_;
+  std::vector<Notice> notices_;
   std::chrono::steady_clock::time_point try_again_{}; /* not before */
 };
 

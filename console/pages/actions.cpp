@@ -49,7 +49,7 @@ static std::string to_event(const Page &page) {
 
 /* The function's own notice says why it has done nothing. */
 static void tell(Page &page, bool done, std::string_view what) {
-  const std::string &notices = page.session.connection->notices();
+  const std::string notices = page.session.connection->notices();
   page.session.told = done              ? std::string(what) + (notices.empty() ? "" : " " + notices)
                       : notices.empty() ? "Nothing was done."
                                         : notices;

@@ -155,13 +155,7 @@ static Html navigation(const Page &page) {
       button(session, Link("/logout"), "Log out", {}));
 }
 
-Html document(const Page &page) {
-  Html statements;
-  for (const std::string &statement : page.statements())
-    statements +=
-        html("<pre tabindex=\"0\">{};</pre>", statement.starts_with('\n') ? statement.substr(1) : statement);
-  if (!statements.empty())
-    statements = html(R"(<details id="sql"><summary>The SQL of this page</summary>{}</details>)", statements);
+Html document_head(const Page &page) {
   const Html told = page.session.told.empty() || page.is_refresh()
                         ? Html()
                         : html(R"(<p class="told {}" role="status">{}</p>)",
@@ -169,10 +163,26 @@ Html document(const Page &page) {
   return html(R"(<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{} · {} · outbox</title><link rel="stylesheet" href="{}"><script src="{}" defer></script></head>
-<body>{}<main id="main" data-refreshes="{}">{}<h1>{}</h1>{}{}</main></body></html>
-)",
+<body>{}<main id="main" data-refreshes="{}">{}<h1>{}</h1>)",
               page.title, page.session.database, Link("/style.css"), Link("/refresh.js"), navigation(page),
-              page.refreshes ? "yes" : "no", told, page.title, page.body, statements);
+              page.refreshes ? "yes" : "no", told, page.title);
+}
+
+Html document_foot(const Page &page) {
+  Html statements;
+  for (const std::string &statement : page.statements())
+    statements +=
+        html("<pre tabindex=\"0\">{};</pre>", statement.starts_with('\n') ? statement.substr(1) : statement);
+  if (!statements.empty())
+    statements = html(R"(<details id="sql"><summary>The SQL of this page</summary>{}</details>)", statements);
+  return html("{}</main></body></html>\n", statements);
+}
+
+Html document(const Page &page) {
+  Html whole = document_head(page);
+  whole += page.body;
+  whole += document_foot(page);
+  return whole;
 }
 
 Html login_document(std::string_view error, bool has_form) {

@@ -52,7 +52,6 @@ void show_events(Page &page);
 void show_event(Page &page);
 void show_doctor(Page &page);
 void confirm_group(Page &page);
-void show_probe(Page &page); /* after a POST: it connects */
 std::string support_file(Page &page);
 
 /* The last 2,000 dead letters of a sink; an expression over them that is the same for those with the same error; and
@@ -66,8 +65,10 @@ Sql discard_group(std::string_view sink, std::string_view group);
 const Findings &findings_of(Page &page, std::chrono::seconds at_most, const std::string &about = {});
 Html findings_list(const Findings &findings, bool all);
 
-/* The whole document. */
+/* The whole document, or what stands before and after the page's body. */
 Html document(const Page &page);
+Html document_head(const Page &page);
+Html document_foot(const Page &page);
 Html login_document(std::string_view error, bool has_form);
 
 /* A part of the page: what the server refuses or has no time for leaves the other parts. */

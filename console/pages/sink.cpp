@@ -121,28 +121,4 @@ WHERE s.srvname = {} ORDER BY 1)",
                     plain_table(options));
 }
 
-void show_probe(Page &page) {
-  const std::string_view name = page.request.posts("sink");
-  page.title = "Probe of " + std::string(name);
-  const Rows steps = page.ask(
-      Sql("SELECT step, ok, round(milliseconds::numeric, 1) AS milliseconds, message, hint FROM outbox.probe({})",
-          name),
-      Connection::action_limit);
-  Html list;
-  for (int i = 0; i < steps.size(); i++) {
-    const bool unseen = steps.is_null(i, "ok"), ok = steps.at(i, "ok") == "t";
-    list += html(R"(<li><span class="badge {}">{}</span> <b>{}</b> {} <small>{} ms</small>{}</li>)",
-                 unseen ? "warn"
-                 : ok   ? "good"
-                        : "bad",
-                 unseen ? "not seen"
-                 : ok   ? "ok"
-                        : "failed",
-                 steps.at(i, "step"), steps.at(i, "message"), value(steps, i, "milliseconds"),
-                 steps.is_null(i, "hint") ? Html() : html(R"(<pre tabindex="0">{}</pre>)", steps.at(i, "hint")));
-  }
-  page.body += html(R"(<ol class="findings">{}</ol><p><a href="{}">Back to the sink</a></p>)", list,
-                    Link("/sink", {{"name", name}}));
-}
-
 }  // namespace console

@@ -1,6 +1,7 @@
 /* message.h: a request, as libmicrohttpd has parsed it, and what it is answered. */
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -29,6 +30,9 @@ struct Response {
   std::string type = "text/html; charset=utf-8";
   std::string body = {};
   std::vector<std::pair<std::string, std::string>> headers = {};
+  /* More of the body, as it comes: adds to the text, and returns whether there will be more. It may wait for seconds.
+   */
+  std::function<bool(std::string &)> more = {};
   bool may_be_cached = false; /* the style sheet and the script, which are the same for everybody */
 };
 

@@ -60,10 +60,45 @@ static std::string peer_of(MHD_Connection *connection) {
   return text;
 }
 
+/* An answer whose end is not known when it begins. */
+struct Stream {
+  std::string text;
+  size_t sent = 0;
+  std::function<bool(std::string &)> more;
+  bool has_more = true;
+
+  static ssize_t read(void *self, uint64_t, char *to, size_t size) try {
+    auto &stream = *static_cast<Stream *>(self);
+    while (stream.sent == stream.text.size()) {
+      if (!stream.has_more)
+        return MHD_CONTENT_READER_END_OF_STREAM;
+      stream.text.clear();
+      stream.sent = 0;
+      stream.has_more = stream.more(stream.text);
+    }
+    const size_t n = std::min(size, stream.text.size() - stream.sent);
+    std::memcpy(to, stream.text.data() + stream.sent, n);
+    stream.sent += n;
+    return static_cast<ssize_t>(n);
+  } catch (...) {
+    return MHD_CONTENT_READER_END_WITH_ERROR;
+  }
+  static void end(void *self) { delete static_cast<Stream *>(self); }
+};
+
+static MHD_Response *streamed(const Response &response) {
+  auto *stream = new Stream{.text = response.body, .more = response.more};
+  MHD_Response *made = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 4096, Stream::read, stream, Stream::end);
+  if (!made)
+    delete stream;
+  return made;
+}
+
 static MHD_Result answer(MHD_Connection *connection, const Response &response) {
   const std::unique_ptr<MHD_Response, void (*)(MHD_Response *)> made(
-      MHD_create_response_from_buffer(response.body.size(), const_cast<char *>(response.body.data()),
-                                      MHD_RESPMEM_MUST_COPY),
+      response.more ? streamed(response)
+                    : MHD_create_response_from_buffer(response.body.size(), const_cast<char *>(response.body.data()),
+                                                      MHD_RESPMEM_MUST_COPY),
       MHD_destroy_response);
   if (!made)
     return MHD_NO;
@@ -143,8 +178,11 @@ struct Callbacks {
     /* Its timer would count the time that the handler takes. Setting it again starts it anew. */
     MHD_set_connection_option(connection, MHD_CONNECTION_OPTION_TIMEOUT, 0U);
     const Response response = server.handler_(reading->request);
-    MHD_set_connection_option(connection, MHD_CONNECTION_OPTION_TIMEOUT,
-                              static_cast<unsigned>(Server::request_limit.count()));
+    if (response.more)
+      server.deadlines_.set(socket_of(connection), Server::stream_limit);
+    else
+      MHD_set_connection_option(connection, MHD_CONNECTION_OPTION_TIMEOUT,
+                                static_cast<unsigned>(Server::request_limit.count()));
     return answer(connection, response);
   } catch (...) {
     return MHD_NO;

@@ -45,7 +45,7 @@ public:
 
   static constexpr unsigned most_connections = 100, most_of_one_address = 50;
   static constexpr size_t most_header_bytes = 32 * 1024, most_form_bytes = 64 * 1024;
-  static constexpr std::chrono::seconds request_limit{10}, answer_limit{90};
+  static constexpr std::chrono::seconds request_limit{10}, answer_limit{90}, stream_limit{330};
   static constexpr size_t stack_bytes = 1024 * 1024;
 
   /* Throws std::runtime_error if it cannot listen. `tick` runs once a second. */

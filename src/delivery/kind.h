@@ -420,11 +420,11 @@ struct ob_sink_kind {
   /* Tries these options on a thread of its own, whether or not a sink with them is open: connects, authenticates,
    * reads metadata and permissions. With `send` it then sends a test event that is marked as one. `topics` are names,
    * separated by commas, that a Kafka cluster must have beside those of the options; empty = none. The probe ends
-   * within `timeout_ms` and then makes the engine's descriptor readable. Invalid options are reported as a failed
-   * step; NULL with *error filled means that no probe could be started. */
+   * within `timeout_ms`; with each step, and then, it makes the engine's descriptor readable. Invalid options are
+   * reported as a failed step; NULL with *error filled means that no probe could be started. */
   ob_probe *(*probe_start)(ob_engine *engine, const char *name, const char *kind, const ob_sink_options *given,
                            int timeout_ms, bool send, const char *topics, ob_error *error)OB_NOEXCEPT;
-  /* Returns true when the probe has ended: `steps` then has *n of its steps, at most `max`. Never waits. */
+  /* Returns true when the probe has ended. `steps` has *n of its steps so far, at most `max`. Never waits. */
   bool (*probe_poll)(const ob_probe *probe, ob_probe_step *steps, size_t max, size_t *n) OB_NOEXCEPT;
 };
 

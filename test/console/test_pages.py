@@ -2,11 +2,12 @@
 
 import json
 import re
+import time
 
 import pytest
 from outbox_rig import wait_until
 from outbox_rig.receiver import HANG, OK, status
-from visit import Visitor
+from visit import Document, Visitor
 
 
 def test_a_healthy_system_looks_healthy(visitor, db, receiver):
@@ -161,6 +162,36 @@ def test_a_probe_shows_its_steps(visitor, db, receiver):
     assert "Probe of crm" in visitor.text and " ok " in visitor.text
 
 
+def test_the_steps_of_a_probe_appear_as_they_happen(visitor, db, receiver):
+    """The endpoint takes the connection, and then says nothing for some seconds."""
+    db.webhook_sink("crm", receiver.url, timeout="8s")
+    receiver.mode = HANG
+    visitor.open("/sink?name=crm")
+    form = visitor.form("Probe")
+    began, first, text = time.monotonic(), None, ""
+    with visitor.client.stream("POST", form.action, data=form.fields, headers={"Origin": visitor.console.url}) as answer:
+        for part in answer.iter_text():
+            text += part
+            if first is None and ">ok</span>" in text:
+                first = time.monotonic() - began
+    whole = time.monotonic() - began
+    assert first is not None and first < whole - 4, (first, whole, text)
+    assert ">failed</span>" in text and text.rstrip().endswith("</html>")
+    Document(text)
+    assert visitor.open("/sink?name=crm").status_code == 200, "the session goes on"
+
+
+def test_who_leaves_a_probe_ends_it(visitor, db, receiver):
+    db.webhook_sink("crm", receiver.url, timeout="2min")
+    receiver.mode = HANG
+    visitor.open("/sink?name=crm")
+    form = visitor.form("Probe")
+    with visitor.client.stream("POST", form.action, data=form.fields, headers={"Origin": visitor.console.url}) as answer:
+        next(answer.iter_text())
+    wait_until(lambda: not db.sql("SELECT FROM pg_stat_activity WHERE application_name = 'outbox-console' AND state = 'active'"), what="the end of the probe")
+    assert visitor.open("/").status_code == 200
+
+
 def test_events_come_by_fifties(visitor, db, receiver):
     receiver.mode = HANG
     db.webhook_sink("crm", receiver.url)
@@ -249,6 +280,5 @@ def test_a_lost_connection_is_told_and_heals(visitor, db):
 def test_no_query_while_nobody_looks(visitor, db):
     visitor.open("/")
     before = db.value("SELECT state_change FROM pg_stat_activity WHERE application_name = 'outbox-console'")
-    import time
     time.sleep(4)
     assert db.value("SELECT state_change FROM pg_stat_activity WHERE application_name = 'outbox-console'") == before

@@ -43,6 +43,7 @@ void Probe::add(ProbeStep step) {
   step.hint = text_to_show(step.hint, secrets_);
   std::lock_guard lock(mutex_);
   steps_.push_back(std::move(step));
+  completion_queue_->wake(); /* who waits for the probe may see the step */
 }
 
 void Probe::passed(std::string name, std::string message, std::string hint, std::optional<double> ms) {

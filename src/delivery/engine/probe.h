@@ -60,7 +60,7 @@ public:
   /* ---- on the main thread ---- */
 
   void cancel() { cancelled_ = true; }
-  /* Returns true when the probe has ended; *steps is then complete. */
+  /* The steps so far. Returns true when the probe has ended. */
   bool poll(std::vector<ProbeStep> &steps) const;
 
 private:

@@ -152,9 +152,17 @@ static void free_slot(int, Datum slot) {
   LWLockRelease(shared->lock);
 }
 
+/* For who looks at a probe while it goes on: the rows come when it has ended. */
+static void tell_step(const ob_probe_step *step) {
+  ereport(DEBUG1, (errmsg_internal("probe step \"%s\" %s after %.1f ms", step->name, step->ok ? "passed" : "failed",
+                                   step->milliseconds),
+                   errdetail_internal("%s", step->message), step->hint[0] ? errhint("%s", step->hint) : 0));
+}
+
 static ProbeState wait_for_answer(ProbeSlot *slot) {
   static uint32 wait_event = 0;
   Moment end = moment_after(slot->until, GRACE_MS);
+  int told = 0;
 
   if (wait_event == 0)
     wait_event = outbox_wait_event("OutboxProbe");
@@ -163,7 +171,16 @@ static ProbeState wait_for_answer(ProbeSlot *slot) {
     ResetLatch(MyLatch);
     LWLockAcquire(shared_state()->lock, LW_SHARED);
     ProbeState state = slot->state;
+    const bool has_news = told < slot->n_steps;
+    ob_probe_step step;
+    if (has_news)
+      memcpy((void *)&step, (const void *)&slot->steps[told], sizeof(step));
     LWLockRelease(shared_state()->lock);
+    if (has_news) {
+      tell_step(&step);
+      told++;
+      continue;
+    }
     long left = milliseconds_until(moment_now(), end);
     if ((state != PROBE_WANTED && state != PROBE_RUNNING) || left <= 0)
       return state;

@@ -123,16 +123,16 @@ void probe_poll(void) {
     if (each->probe == NULL)
       continue;
     bool done = each->probe->kind->probe_poll(each->probe, steps, lengthof(steps), &n);
-    for (size_t j = 0; done && j < n; j++) {
+    for (size_t j = 0; j < n; j++) {
       library_text(steps[j].message);
       library_text(steps[j].hint);
     }
     LWLockAcquire(shared_state()->lock, LW_EXCLUSIVE);
     bool session_waits = each->slot->number == each->number && each->slot->state == PROBE_RUNNING;
-    if (done && session_waits) {
+    if (session_waits && (done || (int)n > each->slot->n_steps)) {
       memcpy((void *)each->slot->steps, steps, sizeof(ob_probe_step) * n);
       each->slot->n_steps = (int)n;
-      answer(each->slot, PROBE_DONE);
+      answer(each->slot, done ? PROBE_DONE : PROBE_RUNNING);
     }
     LWLockRelease(shared_state()->lock);
     if (done || !session_waits) {
