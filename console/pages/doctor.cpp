@@ -27,7 +27,7 @@ Html findings_list(const Findings &findings, bool all) {
   return found.empty() ? Html() : html(R"(<ul class="findings">{}</ul>)", found);
 }
 
-const Findings &findings_of(Page &page, std::chrono::seconds at_most, const std::string &about) {
+const Findings &findings_of(Page &page, std::chrono::seconds at_most, std::string_view about) {
   const auto now = std::chrono::steady_clock::now();
   Findings &findings = page.session.findings;
   const Sql statement(R"(SELECT "check", status, detail, hint, now()::timestamptz(0) AS now FROM outbox.doctor())");

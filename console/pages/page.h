@@ -62,7 +62,7 @@ Sql redrive_group(std::string_view sink, std::string_view group);
 Sql discard_group(std::string_view sink, std::string_view group);
 
 /* What the doctor finds; at most so old. */
-const Findings &findings_of(Page &page, std::chrono::seconds at_most, const std::string &about = {});
+const Findings &findings_of(Page &page, std::chrono::seconds at_most, std::string_view about = {});
 Html findings_list(const Findings &findings, bool all);
 
 /* The whole document, or what stands before and after the page's body. */

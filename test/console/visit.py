@@ -14,7 +14,7 @@ PROGRAM = BUILD / "console" / "outbox-console"
 
 
 def build() -> None:
-    subprocess.run(["make", "-s", "-C", ROOT / "console", f"PG_CONFIG={os.environ.get('PG_CONFIG', 'pg_config')}", f"CONSOLE_BUILD={BUILD / 'console'}"], check=True)
+    subprocess.run(["make", "-s", "-C", ROOT / "console", f"PG_CONFIG={os.environ.get('PG_CONFIG', 'pg_config')}", f"CONSOLE_BUILD={BUILD / 'console'}", "CPPFLAGS=-Werror"], check=True)
 
 
 class Console(Program):
