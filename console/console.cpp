@@ -84,17 +84,12 @@ static std::string in_one_line(std::string text) {
 Response Console::answer(const Request &request) {
   try {
     if (!is_for_us(request))
-      return {.status = 421,
-              .type = "text/plain; charset=utf-8",
-              .body = "The console has another name: see --origin.\n"};
+      return plain_text(421, "The console has another name: see --origin.");
     return route(request);
   } catch (const std::exception &error) { /* out of memory, or an error of this program */
     std::fprintf(stderr, "outbox-console: %s %s: %s\n", request.method.c_str(), in_one_line(request.path).c_str(),
                  in_one_line(error.what()).c_str());
-    return {.status = 500,
-            .type = "text/plain; charset=utf-8",
-            .body = "The console has failed; its log says why.\n",
-            .headers = {}};
+    return plain_text(500, "The console has failed; its log says why.");
   }
 }
 
@@ -121,8 +116,7 @@ static Response failed(Page &page, const DatabaseError &error) {
   const std::string_view kind = std::string_view(error.sqlstate).substr(0, 2);
   const bool may_pass = error.is_lost() || kind == "40" || kind == "53" || kind == "55" || kind == "57";
   page.refreshes = may_pass;
-  page.body = html(R"(<p class="told bad" role="alert">{}</p>{}{})", error.what(),
-                   error.hint.empty() ? Html() : html("<pre tabindex=\"0\">{}</pre>", error.hint),
+  page.body = html(R"(<p class="told bad" role="alert">{}</p>{}{})", error.what(), hint(error.hint),
                    may_pass                    ? html("<p>The console tries again by itself.</p>")
                    : error.sqlstate == "42501" ? html("<p>docs/security.md has the grants of an operator.</p>")
                                                : Html());
@@ -161,20 +155,14 @@ Response Console::page(const Request &request, Session &session) {
 
 Response Console::post(const Request &request) {
   if (!comes_from_own_page(request))
-    return {.status = 403,
-            .type = "text/plain; charset=utf-8",
-            .body = "This form is not from a page of the console.\n",
-            .headers = {}};
+    return plain_text(403, "This form is not from a page of the console.");
   if (request.path == "/login")
     return log_in(request);
   const std::shared_ptr<Session> session = session_of(request);
   if (!session)
     return login_page(401, "You are not logged in any more.");
   if (!is_same(request.posts("form_token"), session->form_token))
-    return {.status = 403,
-            .type = "text/plain; charset=utf-8",
-            .body = "This form is of an earlier session: open the page again.\n",
-            .headers = {}};
+    return plain_text(403, "This form is of an earlier session: open the page again.");
   if (request.path == "/logout") {
     sessions_.end(session->name);
     Response response = see_other("/");

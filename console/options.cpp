@@ -47,20 +47,16 @@ static std::string read_file(const char *path) {
   return text;
 }
 
-static uint16_t read_port(const std::string &text) {
+static int read_number(const std::string &text, int most, const std::string &is_no) {
   char *end = nullptr;
-  const long port = std::strtol(text.c_str(), &end, 10);
-  if (text.empty() || *end != '\0' || port < 1 || port > 65535)
-    refuse("\"" + text + "\" is no port");
-  return static_cast<uint16_t>(port);
+  const long number = std::strtol(text.c_str(), &end, 10);
+  if (text.empty() || *end != '\0' || number < 1 || number > most)
+    refuse("\"" + text + "\" is no " + is_no);
+  return static_cast<int>(number);
 }
 
-static int read_idle(const std::string &text) {
-  char *end = nullptr;
-  const long seconds = std::strtol(text.c_str(), &end, 10);
-  if (text.empty() || *end != '\0' || seconds < 1 || seconds > 86400)
-    refuse("\"" + text + "\" is no number of seconds from 1 to 86400");
-  return static_cast<int>(seconds);
+static uint16_t read_port(const std::string &text) {
+  return static_cast<uint16_t>(read_number(text, 65535, "port"));
 }
 
 static void read_listen(const std::string &text, Listen &listen) {
@@ -125,7 +121,7 @@ Options read_options(int argc, char **argv) {
       options.listen.port = read_port(optarg);
       break;
     case Idle:
-      options.idle_seconds = read_idle(optarg);
+      options.idle_seconds = read_number(optarg, 86400, "number of seconds from 1 to 86400");
       break;
     case ReadOnly:
       options.is_read_only = true;

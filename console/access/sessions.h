@@ -39,7 +39,7 @@ struct Findings {
 struct Rights {
   std::chrono::steady_clock::time_point at{};
   bool pause = false, resume = false, redrive = false, discard = false, replay = false, probe = false, story = false,
-       preview = false, payload = false, status = false;
+       preview = false, payload = false;
 };
 
 struct Session {

@@ -22,8 +22,7 @@ Html findings_list(const Findings &findings, bool all) {
                     row.status == "ok"        ? "good"
                     : row.status == "warning" ? "warn"
                                               : "bad",
-                    row.status, row.check, row.detail, row.status == "ok" ? Html() : explained(row),
-                    row.hint.empty() ? Html() : html(R"(<pre tabindex="0">{}</pre>)", row.hint));
+                    row.status, row.check, row.detail, row.status == "ok" ? Html() : explained(row), hint(row.hint));
   return found.empty() ? Html() : html(R"(<ul class="findings">{}</ul>)", found);
 }
 

@@ -71,7 +71,7 @@ WITH looked AS MATERIALIZED (
   SELECT id, sink, partition_key, aggregate_type, event_type, created_at, available_at, attempts, last_attempt_at,
          position, blocked_by, left(last_error, 400) AS last_error
   FROM outbox.events WHERE status = 'FAILED' AND sink = {} AND last_attempt_at IS NULL AND position > {}::bigint
-  ORDER BY position LIMIT 5000), tried AS (TABLE looked))",
+  ORDER BY position LIMIT 5000))",
                 sink, at == "infinity" ? after : "0");
     break;
   }
@@ -127,7 +127,7 @@ static Sql filters(const Page &page) {
 
 static Rows ask_events(Page &page) {
   const Order order = order_of(page);
-  const Sql from = order == Order::Failed ? Sql("(TABLE tried UNION ALL TABLE untried) AS looked") : Sql("looked");
+  const Sql from = order == Order::Failed ? Sql("(TABLE looked UNION ALL TABLE untried) AS looked") : Sql("looked");
   Sql statement = looked_at(page);
   statement +=
       Sql("\nSELECT seen.n AS looked, seen.place AS end_at, seen.position AS end_position, found.*\nFROM (SELECT "

@@ -29,7 +29,6 @@ SELECT has_function_privilege('outbox.pause(text)', 'EXECUTE') AS pause,
        has_function_privilege('outbox.replay(text, anycompatible, anycompatible, text, uuid)', 'EXECUTE') AS replay,
        has_function_privilege('outbox.probe(text, interval, boolean)', 'EXECUTE') AS probe,
        has_function_privilege('outbox.story(uuid)', 'EXECUTE') AS story,
-       has_function_privilege('outbox.event_status(uuid)', 'EXECUTE') AS status,
        has_function_privilege('outbox.preview(uuid, text)', 'EXECUTE') AS preview,
        has_column_privilege('outbox.events', 'payload', 'SELECT') AS payload)"));
   const bool writes = !page.session.is_read_only;
@@ -43,8 +42,7 @@ SELECT has_function_privilege('outbox.pause(text)', 'EXECUTE') AS pause,
             .probe = writes && may("probe"),
             .story = may("story"),
             .preview = may("preview"),
-            .payload = may("payload"),
-            .status = may("status")};
+            .payload = may("payload")};
   return rights;
 }
 
@@ -64,6 +62,10 @@ Html state_badge(std::string_view state) {
   const auto is_in = [&](const auto &list) { return std::find(list.begin(), list.end(), state) != list.end(); };
   const std::string_view tone = is_in(good) ? "good" : is_in(warns) ? "warn" : "bad";
   return html(R"(<span class="badge {}">{}</span>)", tone, state);
+}
+
+Html hint(std::string_view text) {
+  return text.empty() ? Html() : html(R"(<pre tabindex="0">{}</pre>)", text);
 }
 
 Html value(const Rows &rows, int row, std::string_view column) {

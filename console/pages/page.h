@@ -86,6 +86,8 @@ template <class Show> void part(Page &page, Show show) {
 Html button(const Session &session, const Link &action, std::string_view label,
             std::initializer_list<std::pair<std::string_view, std::string_view>> values, bool is_dangerous = false);
 Html state_badge(std::string_view state);
+/* A text to paste; nothing if there is none. */
+Html hint(std::string_view text);
 /* A table of all columns of the rows, with their names as headings. */
 Html plain_table(const Rows &rows);
 /* The text, cut, with all of it in a tooltip. */

@@ -54,10 +54,6 @@ public:
   }
 
 private:
-  static Html hint(std::string_view text) {
-    return text.empty() ? Html() : html(R"(<pre tabindex="0">{}</pre>)", text);
-  }
-
   Html told(const Notice &notice) {
     n_told_++;
     const bool passed = notice.message.find("\" passed ") != std::string::npos;

@@ -99,8 +99,7 @@ FROM outbox.sinks WHERE name = {})",
     page.body += plain_table(stopped);
   for (const Findings::Row &row : findings_of(page, std::chrono::seconds(15)).rows)
     if (row.status != "ok" && row.check == "sink " + std::string(name))
-      page.body += html(R"(<p class="verdict warn">{}</p>{})", row.detail,
-                        row.hint.empty() ? Html() : html(R"(<pre tabindex="0">{}</pre>)", row.hint));
+      page.body += html(R"(<p class="verdict warn">{}</p>{})", row.detail, hint(row.hint));
   page.body += failing_keys(page, name);
   page.body += dead_groups(page, name);
   page.body += html(R"(<p>Events: <a href="{}">waiting</a>, <a href="{}">failing</a>, <a href="{}">dead</a></p>)",

@@ -36,4 +36,9 @@ struct Response {
   bool may_be_cached = false; /* the style sheet and the script, which are the same for everybody */
 };
 
+/* One line for who is no browser, or no friend. */
+inline Response plain_text(unsigned status, std::string_view line) {
+  return {.status = status, .type = "text/plain; charset=utf-8", .body = std::string(line) + "\n"};
+}
+
 }  // namespace console

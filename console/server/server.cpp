@@ -121,10 +121,6 @@ static MHD_Result answer(MHD_Connection *connection, const Response &response) {
   return MHD_queue_response(connection, response.status, made.get());
 }
 
-static Response refusal(unsigned status, const char *text) {
-  return {.status = status, .type = "text/plain; charset=utf-8", .body = std::string(text) + "\n", .headers = {}};
-}
-
 /* C functions: nothing may be thrown out of them. */
 struct Callbacks {
   static MHD_Result add_value(void *map, MHD_ValueKind kind, const char *name, size_t name_size, const char *value,
@@ -199,20 +195,20 @@ struct Callbacks {
     MHD_get_connection_values_n(connection, MHD_COOKIE_KIND, add_value, &request.cookies);
     const bool is_post = request.method == "POST";
     if (!is_post && request.method != "GET" && request.method != "HEAD")
-      return answer(connection, refusal(405, "only GET, HEAD and POST are answered"));
+      return answer(connection, plain_text(405, "only GET, HEAD and POST are answered"));
     /* What two programs could read in two ways. */
     if (!request.header("transfer-encoding").empty())
-      return answer(connection, refusal(400, "a form comes with its length"));
+      return answer(connection, plain_text(400, "a form comes with its length"));
     const std::string length(request.header("content-length"));
     if (length.find_first_not_of("0123456789") != std::string::npos)
-      return answer(connection, refusal(400, "the form has several lengths"));
+      return answer(connection, plain_text(400, "the form has several lengths"));
     if (!length.empty() && (length.size() > 9 || std::strtoul(length.c_str(), nullptr, 10) > Server::most_form_bytes))
-      return answer(connection, refusal(413, "the form is too long"));
+      return answer(connection, plain_text(413, "the form is too long"));
     if (!is_post && !length.empty() && length != "0")
-      return answer(connection, refusal(400, "only a POST has a body"));
+      return answer(connection, plain_text(400, "only a POST has a body"));
     if (is_post) {
       if (!request.header("content-type").starts_with("application/x-www-form-urlencoded"))
-        return answer(connection, refusal(415, "only forms are read"));
+        return answer(connection, plain_text(415, "only forms are read"));
       reading.form.reset(MHD_create_post_processor(connection, 4096, add_field, &reading));
       if (!reading.form)
         return MHD_NO;
