@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <stdexcept>
 #include <thread>
 
 #include "console/access/secret.h"
@@ -190,9 +191,9 @@ Response Console::post(const Request &request) {
 }
 
 /* Why nobody is logged in. */
-struct Refused {
+struct Refused : std::runtime_error {
+  Refused(unsigned status_, const std::string &text) : std::runtime_error(text), status(status_) {}
   unsigned status;
-  std::string text;
 };
 
 /* A new name at each login: one that somebody knows beforehand leads nowhere. Throws Refused, DatabaseError. */
@@ -202,14 +203,14 @@ std::shared_ptr<Session> Console::open_session(const Login &login, bool may_be_s
 SELECT current_user AS role, current_database() AS database, current_setting('is_superuser') AS is_superuser,
        (SELECT extversion FROM pg_extension WHERE extname = 'outbox') AS version)"));
   if (rows.at(0, "is_superuser") == "on" && !may_be_superuser)
-    throw Refused{403, "A superuser may not log in here: take a role with the rights of an operator, or start the "
-                       "console with --allow-superuser."};
+    throw Refused(403, "A superuser may not log in here: take a role with the rights of an operator, or start the "
+                       "console with --allow-superuser.");
   if (rows.is_null(0, "version"))
-    throw Refused{403, "The database " + std::string(rows.at(0, "database")) +
-                           " has no extension outbox: CREATE EXTENSION outbox makes it."};
+    throw Refused(403, "The database " + std::string(rows.at(0, "database")) +
+                           " has no extension outbox: CREATE EXTENSION outbox makes it.");
   auto session = sessions_.add();
   if (!session)
-    throw Refused{503, "Too many people are logged in: try again later."};
+    throw Refused(503, "Too many people are logged in: try again later.");
   session->role = rows.at(0, "role");
   session->database = rows.at(0, "database");
   session->is_read_only = login.is_read_only;
@@ -259,7 +260,7 @@ Response Console::log_in(const Request &request) {
     of_address_.succeeded(address);
     of_role_.succeeded(login.user);
   } catch (const Refused &refused) {
-    response = login_page(refused.status, refused.text);
+    response = login_page(refused.status, refused.what());
   } catch (const DatabaseError &error) {
     std::fprintf(stderr, "outbox-console: a login from %s has failed\n", request.peer.c_str());
     std::this_thread::sleep_for(std::chrono::seconds(1)); /* also through a proxy, with ever new roles */
@@ -289,7 +290,7 @@ Response Console::log_in_by_link(const Request &request) {
     const Login own{.conninfo = options_.conninfo, .is_read_only = options_.is_read_only};
     return welcome(request, *open_session(own, true));
   } catch (const Refused &refused) {
-    return login_page(refused.status, refused.text);
+    return login_page(refused.status, refused.what());
   } catch (const DatabaseError &error) {
     return login_page(503, std::string(error.what()) + " (press Enter in the terminal for another link)");
   }
@@ -312,7 +313,7 @@ std::shared_ptr<Session> Console::session_of_header(const Request &request) {
     by_header_[role] = session->name;
     return session;
   } catch (const Refused &refused) {
-    std::fprintf(stderr, "outbox-console: the role that the proxy names: %s\n", refused.text.c_str());
+    std::fprintf(stderr, "outbox-console: the role that the proxy names: %s\n", refused.what());
   } catch (const DatabaseError &error) {
     std::fprintf(stderr, "outbox-console: the role that the proxy names: %s\n", in_one_line(error.what()).c_str());
   }

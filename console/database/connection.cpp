@@ -5,6 +5,7 @@
 #include <poll.h>
 
 #include <array>
+#include <charconv>
 #include <vector>
 
 namespace console {
@@ -39,6 +40,12 @@ std::string_view Rows::at(int row, int column) const {
 
 std::string_view Rows::at(int row, std::string_view column) const {
   return at(row, number(column));
+}
+double Rows::value(int row, std::string_view column) const {
+  double value = 0;
+  const std::string_view text = at(row, column);
+  std::from_chars(text.begin(), text.end(), value);
+  return value;
 }
 bool Rows::is_null(int row, int column) const {
   return PQgetisnull(result_.get(), row, column) != 0;

@@ -23,8 +23,8 @@ namespace console {
 
 /* What the server, or libpq, has said. */
 struct DatabaseError : std::runtime_error {
-  DatabaseError(std::string text, std::string sqlstate_, std::string hint_)
-      : std::runtime_error(std::move(text)), sqlstate(std::move(sqlstate_)), hint(std::move(hint_)) {}
+  DatabaseError(const std::string &text, std::string sqlstate_, std::string hint_)
+      : std::runtime_error(text), sqlstate(std::move(sqlstate_)), hint(std::move(hint_)) {}
   std::string sqlstate; /* empty: the connection is lost, or there was none */
   std::string hint;
   bool is_lost() const { return sqlstate.empty(); }
@@ -48,6 +48,7 @@ public:
   std::string_view at(int row, int column) const;
   /* A column that the statement does not have is an error of this program. */
   std::string_view at(int row, std::string_view column) const;
+  double value(int row, std::string_view column) const; /* as a number; 0 if it is none */
   bool is_null(int row, int column) const;
   bool is_null(int row, std::string_view column) const;
 

@@ -15,6 +15,8 @@
 #include <type_traits>
 #include <utility>
 
+/* A throw is how a consteval function says, to the compiler, why it does not compile. */
+/* NOLINTBEGIN(bugprone-std-exception-baseclass) */
 namespace console {
 
 /* A path of this program with its query, percent-encoded. */
@@ -157,3 +159,4 @@ template <class... Args> Html html(Markup<std::type_identity_t<Args>...> markup,
 }
 
 }  // namespace console
+/* NOLINTEND(bugprone-std-exception-baseclass) */

@@ -245,7 +245,7 @@ void show_events(Page &page) {
   if (is_full)
     page.body += html(R"(<p><a href="{}">Go on</a></p>)",
                       same_page(page, events.at(last, "place"), events.at(last, "position")));
-  else if (std::strtol(events.at(0, "looked").data(), nullptr, 10) >= 5000)
+  else if (events.value(0, "looked") >= 5000)
     page.body += html(R"(<p>5 000 events were looked at. <a href="{}">Go on</a></p>)",
                       same_page(page, events.at(0, "end_at"), events.at(0, "end_position")));
 }

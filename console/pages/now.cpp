@@ -2,7 +2,6 @@
 #include "console/pages/page.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <optional>
 
 namespace console {
@@ -29,8 +28,7 @@ static void remember(Session &session, const Rows &sinks) {
   const auto now = std::chrono::steady_clock::now();
   for (int i = 0; i < sinks.size(); i++) {
     auto &samples = session.curves[std::string(sinks.at(i, "name"))];
-    samples.push_back({now, std::strtod(sinks.at(i, "delivered").data(), nullptr),
-                       std::strtod(sinks.at(i, "pending").data(), nullptr)});
+    samples.push_back({now, sinks.value(i, "delivered"), sinks.value(i, "pending")});
   }
   for (auto &[name, samples] : session.curves)
     while (!samples.empty() && samples.front().at + kept < now)

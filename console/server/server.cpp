@@ -77,7 +77,7 @@ struct Stream {
       stream.has_more = stream.more(stream.text);
     }
     const size_t n = std::min(size, stream.text.size() - stream.sent);
-    std::memcpy(to, stream.text.data() + stream.sent, n);
+    stream.text.copy(to, n, stream.sent);
     stream.sent += n;
     return static_cast<ssize_t>(n);
   } catch (...) {

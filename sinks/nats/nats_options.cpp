@@ -54,7 +54,7 @@ const OptionTable<NatsOptions> &NatsOptions::table() {
           "Unacknowledged messages, of different keys, per worker."),
       row(MAX_MESSAGE, &Of::max_message, Size{1024, 67'108'864}, /* the server's own limit of its limit */
           "Largest message with its headers; at most the server's `max_payload`."),
-      row("heartbeat", &Of::heartbeat, WholeSeconds{1s, 1h},
+      row("heartbeat", &Of::heartbeat, WholeSeconds{{1s, 1h}},
           "A server that sends nothing for twice as long is gone."),
       row("inbox_prefix", &Of::inbox_prefix, Text{check_inbox_prefix, "a subject of at most 128 bytes"},
           "Where acknowledgements arrive; the user needs the right to subscribe below it."),

@@ -76,7 +76,7 @@ const OptionTable<RabbitOptions> &RabbitOptions::table() {
           "The broker returns messages that no queue takes. Set it to `false` only for an exchange that returns what "
           "it delivers, such as one of type `x-delayed-message`: a message without a queue is then lost, and "
           "`outbox.doctor()` says so."),
-      row("heartbeat", &Of::heartbeat, WholeSeconds{1s, 1h}, /* the unit of AMQP */
+      row("heartbeat", &Of::heartbeat, WholeSeconds{{1s, 1h}}, /* the unit of AMQP */
           "A broker that sends nothing for twice as long is gone."),
       row(USER, &Of::user, Text{check_short},
           "Name to log in with; a new broker accepts `guest` only from its own machine. The user needs the right to "

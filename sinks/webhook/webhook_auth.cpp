@@ -62,10 +62,10 @@ void add_webhook_secrets(const WebhookOptions &options, const Options &mapping, 
     secrets.add_header(value);
   const std::string keys = given(SECRET);
   for (std::string_view key : split(keys, ',')) {
-    secrets.add(std::string(key));
+    secrets.add(key);
     for (std::string_view prefix : {"whsec_", "whsk_"}) /* receivers may repeat the secret without it */
       if (key.starts_with(prefix))
-        secrets.add(std::string(key.substr(prefix.size())));
+        secrets.add(key.substr(prefix.size()));
   }
   secrets.add(options.token);
   secrets.add(options.oauth_client_secret);

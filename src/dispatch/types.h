@@ -1,6 +1,7 @@
 /* types.h: the identifiers that all parts of dispatch use. */
 #pragma once
 
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 

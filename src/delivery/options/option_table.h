@@ -110,7 +110,7 @@ std::string default_text(const Values &values, const std::optional<Value> &value
 
 /* An option of the server. */
 template <class Config, class Member, class Values>
-Row<Config> row(RowName name, Member Config::*member, Values values, const char *text) {
+Row<Config> row(RowName name, Member Config::*member, const Values &values, const char *text) {
   OptionSpec spec{.name = name, .in_server = true, .description = text};
   if constexpr (requires { Values::form; })
     spec.form = Values::form;
@@ -130,6 +130,7 @@ Row<Config> row(RowName name, Member Config::*member, Values values, const char 
 template <class Config, class Part>
 std::vector<Row<Config>> within(Part Config::*part, const std::vector<Row<Part>> &rows) {
   std::vector<Row<Config>> all;
+  all.reserve(rows.size());
   for (const Row<Part> &row : rows)
     all.emplace_back(row, [part, read = row.read](Config &config, const std::string &name, const std::string &value) {
       read(config.*part, name, value);

@@ -44,10 +44,14 @@ struct Duration {
 };
 
 /* A duration in whole seconds: what is less than one counts as one. */
-struct WholeSeconds : Duration {
+struct WholeSeconds {
+  static constexpr OptionForm form = OptionForm::Duration;
+  Duration duration;
   std::chrono::seconds operator()(const std::string &name, const std::string &value) const {
-    return std::chrono::ceil<std::chrono::seconds>(Duration::operator()(name, value));
+    return std::chrono::ceil<std::chrono::seconds>(duration(name, value));
   }
+  std::string takes() const { return duration.takes(); }
+  std::string text(std::chrono::seconds value) const { return duration.text(value); }
 };
 
 /* Bytes, with or without a unit. */

@@ -39,9 +39,11 @@ static bool is_key(Oid type) {
   case UUIDOID:
   case CHAROID:
     return true;
+  default: {
+    const char category = category_of(type);
+    return category == TYPCATEGORY_STRING || category == TYPCATEGORY_ENUM;
   }
-  const char category = category_of(type);
-  return category == TYPCATEGORY_STRING || category == TYPCATEGORY_ENUM;
+  }
 }
 
 static void find_key_type(EnqueueTypes *types, FmgrInfo *function, Oid type) {

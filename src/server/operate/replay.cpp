@@ -179,6 +179,8 @@ static TimestampTz time_argument(FunctionCallInfo fcinfo, int argument, const ch
   case INTERVALOID:
     return DatumGetTimestampTz(DirectFunctionCall2(
         timestamptz_mi_interval, TimestampTzGetDatum(GetCurrentTransactionStartTimestamp()), value));
+  default:
+    break;
   }
   get_type_category_preferred(type, &category, &preferred);
   if (category != TYPCATEGORY_STRING)
