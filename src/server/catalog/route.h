@@ -26,7 +26,6 @@ typedef struct RouteSink {
   /* 0 with `by_headers`: a "match" of another version of the library, which this one cannot parse: no event fits. */
   int n_headers;
   ob_match *headers;
-  struct RouteSink *same_header; /* the next sink of the same hash entry: route_index.h */
   bool checker_tried;
   ob_checker *checker;
   size_t max_payload; /* known with the checker */

@@ -1,5 +1,5 @@
-/* route_index.h: finds the sinks whose option `match` fits an event's headers by one hash lookup per header, for any
- * number of sinks. */
+/* route_index.h: finds the sinks that take an event by a few hash lookups, for any number of sinks with `match` or
+ * with names without wildcards. */
 #pragma once
 
 #include "server/catalog/route.h"
