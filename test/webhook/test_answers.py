@@ -2,12 +2,14 @@
 contains."""
 
 import gzip
+import os
+import signal
 import time
 from email.utils import formatdate
 
 import pytest
 from outbox_rig import wait_until
-from outbox_rig.receiver import EMPTY, HANG, OK, SECRET, Open, Status, redirect, status
+from outbox_rig.receiver import EMPTY, HANG, OK, SECRET, Open, Status, redirect, slow, status
 
 
 class Paths:
@@ -285,3 +287,37 @@ def test_a_compressed_answer_is_named(db, paths):
     wait_until(lambda: db.value("SELECT count(*) FROM outbox.events_failed") == 2, 20, lambda: db.sql("SELECT * FROM outbox.events"))
     assert dict(db.sql("SELECT sink, last_error FROM outbox.events_failed")) == {
         "gzip": "HTTP 422: (a body in the encoding gzip, which was not asked for)", "plain": "HTTP 422: no total"}
+
+
+def test_answers_that_came_while_the_worker_stood_still(db, plain):
+    """Their time has run out when the process goes on; they are read first."""
+    held = []
+    plain.mode = lambda delivery: held.append(delivery) or slow(2)
+    db.webhook_sink("crm", plain, timeout="3s", concurrency="20", max_attempts="1")
+    ids = [db.enqueue("Order", str(n)) for n in range(20)]
+    wait_until(lambda: len(held) == 20, 20, "the requests")
+    worker = db.value("SELECT pid FROM outbox.workers WHERE database = current_database()")
+    os.kill(worker, signal.SIGSTOP)
+    try:
+        wait_until(lambda: len(plain.accepted()) == 20, 20, "the answers")
+        stopped = time.monotonic()
+        wait_until(lambda: time.monotonic() - stopped > 6, 10, "the time of the requests to run out")
+    finally:
+        os.kill(worker, signal.SIGCONT)
+    wait_until(lambda: db.pending() == 0, 20, "the recording")
+    assert db.sink("delivered, retried, dead") == (20, 0, 0)
+    assert sorted(d.id for d in plain.deliveries) == sorted(ids)
+
+
+def test_a_request_that_hung_while_the_worker_stood_still(db, plain):
+    """It ends by its time limit, although that was lifted while the answers were read."""
+    plain.mode = HANG
+    db.webhook_sink("crm", plain, timeout="2s", max_attempts="1")
+    db.enqueue("Order", "1")
+    wait_until(lambda: len(plain.deliveries) == 1, 20, "the request")
+    worker = db.value("SELECT pid FROM outbox.workers WHERE database = current_database()")
+    os.kill(worker, signal.SIGSTOP)
+    stopped = time.monotonic()
+    wait_until(lambda: time.monotonic() - stopped > 5, 10, "its time to run out")
+    os.kill(worker, signal.SIGCONT)
+    wait_until(lambda: "does not answer the request" in (db.sink("last_error")[0] or ""), 10, lambda: f"the end of the request, not {db.sink('last_error')}")

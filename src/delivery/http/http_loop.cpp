@@ -34,6 +34,9 @@ namespace outbox {
 static constexpr std::chrono::seconds reduced_for{10};
 static constexpr size_t max_started = 64;  // waiting tasks per group and iteration
 static constexpr size_t per_host = 256;
+/* A process that was stopped for longer finds answers on its sockets, and time limits that have passed. It reads the
+ * answers first: libcurl would look at the limits. */
+static constexpr std::chrono::seconds stood_still{1}, grace{1};
 
 /* A single endpoint gets a third of its host's quota (connection_quota.h), so this lets it reach its concurrency. */
 static size_t host_quota_for(size_t concurrency) {
@@ -151,10 +154,10 @@ HttpLoop::QuotaGroup *HttpLoop::exhausted_quota(QuotaGroup &host, size_t running
   return !all_.quota.may_open(running) ? &all_ : !host.quota.may_open(running) ? &host : nullptr;
 }
 
-void HttpLoop::start(CURL *easy, std::shared_ptr<QuotaGroup> host, Done done,
-                     std::chrono::milliseconds http2_timeout) {
+void HttpLoop::start(CURL *easy, std::shared_ptr<QuotaGroup> host, Done done, std::chrono::milliseconds timeout,
+                     bool http2) {
   assert(is_loop_thread());
-  Running &running = running_[easy] = {std::move(done), std::move(host), http2_timeout};
+  Running &running = running_[easy] = {std::move(done), std::move(host), timeout, http2};
   if (CURLMcode code = curl_multi_add_handle(multi_, easy); code != CURLM_OK) {
     running_.erase(easy);
     throw std::runtime_error(curl_multi_strerror(code));
@@ -197,8 +200,8 @@ static std::chrono::milliseconds silence_of(int fd) {
 void HttpLoop::end_silent_connection(CURL *easy, const QuotaGroup &host, std::chrono::milliseconds http2_timeout) {
   assert(is_loop_thread());
   for (auto &[other, running] : running_)
-    if (running.host.get() == &host)
-      http2_timeout = std::max(http2_timeout, running.http2_timeout);
+    if (running.host.get() == &host && running.http2)
+      http2_timeout = std::max(http2_timeout, running.timeout);
   const char *local = nullptr, *remote = nullptr;
   long port = 0;
   curl_easy_getinfo(easy, CURLINFO_LOCAL_IP, &local);
@@ -289,7 +292,12 @@ void HttpLoop::wait() {
     auto left = std::chrono::ceil<std::chrono::milliseconds>(until - std::chrono::steady_clock::now()).count();
     timeout_ms = static_cast<int>(std::clamp<int64_t>(left, 0, timeout_ms));
   }
+  const Time began = std::chrono::steady_clock::now();
   int n = epoll_wait(epoll_fd_, events, static_cast<int>(std::size(events)), timeout_ms);
+  if (std::chrono::steady_clock::now() - began > std::chrono::milliseconds(timeout_ms) + stood_still) {
+    limit_transfers(false);
+    post_at(std::chrono::steady_clock::now() + grace, [](HttpLoop &loop) { loop.end_late_transfers(); });
+  }
   for (int i = 0; i < n; ++i)  // first: libcurl may close sockets below, and their numbers may be reused
     if (end_idle(events[i].data.fd))
       events[i].events = 0;
@@ -306,6 +314,21 @@ void HttpLoop::wait() {
                (events[i].events & EPOLLOUT ? CURL_CSELECT_OUT : 0) |
                (events[i].events & (EPOLLERR | EPOLLHUP) ? CURL_CSELECT_ERR : 0);
     curl_multi_socket_action(multi_, fd, what, &running);
+  }
+}
+
+void HttpLoop::limit_transfers(bool limited) {
+  for (auto &[easy, running] : running_)
+    (void)curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, limited ? static_cast<long>(running.timeout.count()) : 0L);
+}
+
+/* libcurl looked at their time limits while they had none, and does so again when it is told of their sockets. */
+void HttpLoop::end_late_transfers() {
+  limit_transfers(true);
+  const std::vector<int> busy(busy_.begin(), busy_.end()); /* libcurl closes some */
+  for (int fd : busy) {
+    int running;
+    curl_multi_socket_action(multi_, fd, 0, &running);
   }
 }
 
@@ -328,7 +351,7 @@ bool HttpLoop::end_idle(int fd) {
 int HttpLoop::on_socket(CURL *easy, curl_socket_t fd, int what, void *self, void *) {
   auto *loop = static_cast<HttpLoop *>(self);
   auto running = loop->running_.find(easy);
-  const bool http2 = running != loop->running_.end() && running->second.http2_timeout.count() > 0;
+  const bool http2 = running != loop->running_.end() && running->second.http2;
   or_out_of_memory([&] {
     if (http2)
       loop->http2_.insert(fd);
@@ -350,6 +373,10 @@ void HttpLoop::watch_sockets() {
     epoll_event event{};
     event.events = (what & CURL_POLL_IN ? uint32_t(EPOLLIN) : 0) | (what & CURL_POLL_OUT ? uint32_t(EPOLLOUT) : 0);
     event.data.fd = fd;
+    if (event.events == 0)
+      busy_.erase(fd);
+    else
+      busy_.insert(fd);
     if (event.events == 0 && http2) {  // libcurl reads the frames before it uses the connection again
       idle_.erase(fd);
       (void)epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, fd, nullptr);

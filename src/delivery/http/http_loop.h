@@ -78,8 +78,8 @@ public:
    * tasks run in turn. */
   QuotaGroup *exhausted_quota(QuotaGroup &host, size_t running);
   /* Starts a transfer. The caller keeps the handle; `done` is called once, unless cancel() is called first.
-   * `http2_timeout`: of a request over HTTP/2, otherwise 0. */
-  void start(CURL *easy, std::shared_ptr<QuotaGroup> host, Done done, std::chrono::milliseconds http2_timeout = {});
+   * `timeout`: its CURLOPT_TIMEOUT_MS. */
+  void start(CURL *easy, std::shared_ptr<QuotaGroup> host, Done done, std::chrono::milliseconds timeout, bool http2);
   /* To be called when a request over HTTP/2 has timed out. If nothing at all has arrived on its connection for as
    * long as any request to the host may take, all that use the connection are broken off: libcurl would go on to use
    * it as long as requests overlap, however dead it is. */
@@ -106,6 +106,8 @@ private:
   void limit_idle();
   void watch_sockets();
   void wait();
+  void limit_transfers(bool limited);
+  void end_late_transfers();
   bool end_idle(int fd);
   static int on_socket(CURL *easy, curl_socket_t fd, int what, void *self, void *);
   static int on_timer(CURLM *, long timeout_ms, void *self);
@@ -124,11 +126,13 @@ private:
     bool http2;  // the connection may get frames while no request uses it
   };
   std::unordered_map<int, Wanted> sockets_;  // changes of what libcurl waits for, not yet passed to epoll
+  std::unordered_set<int> busy_;             // sockets of transfers
   std::unordered_set<int> idle_;             // sockets of idle connections of HTTP/1.1, on which no data is expected
   struct Running {
     Done done;
     std::shared_ptr<QuotaGroup> host;
-    std::chrono::milliseconds http2_timeout;
+    std::chrono::milliseconds timeout;
+    bool http2;
   };
   std::unordered_map<CURL *, Running> running_;
   QuotaGroup all_;

@@ -376,8 +376,8 @@ void HttpSender::Requests::start(Time now, std::shared_ptr<const std::string> gr
 void HttpSender::Requests::run(Requested::iterator request) {
   loop_.start(
       request->transfer->handle(), host_,
-      [self = shared_from_this(), request](CURLcode code) { self->done(request, code); },
-      peer_->http2 ? peer_->timeout : std::chrono::milliseconds(0));
+      [self = shared_from_this(), request](CURLcode code) { self->done(request, code); }, peer_->timeout,
+      peer_->http2);
 }
 
 void HttpSender::Requests::done(Requested::iterator request, CURLcode code) {
