@@ -13,7 +13,7 @@
 
 namespace dispatch {
 
-static constexpr int64_t TOGETHER_MS = 100;
+static constexpr int64_t TOGETHER_MS = 100, LOOK_AGAIN_MS = 1000;
 
 [[maybe_unused]] static bool may_follow(ShardState state, ShardState next) {
   switch (state) {
@@ -104,31 +104,37 @@ void SinkShards::fresh_read() noexcept {
       change_state(shard, ShardState::OURS);
 }
 
-static bool is_present(const PresentWorker *present, int n_present, int index) {
+static const PresentWorker *find_present(const PresentWorker *present, int n_present, int index) {
   for (int i = 0; i < n_present; i++)
     if (present[i].index == index)
-      return true;
-  return false;
+      return &present[i];
+  return nullptr;
 }
 
-ShardSet Shards::exchange(int workers, const PresentWorker *present, int n_present) noexcept {
+ShardSet Shards::exchange(int workers, const PresentWorker *present, int n_present, Moment now) noexcept {
   ShardSet taken = {}, given = {};
 
   if (workers == 0)
     return given;
   workers_ = workers;
+  keeps_for_another_ = false;
   for (int i = 0; i < n_present; i++)
     taken = taken | present[i].shards;
   for (int shard = 0; shard < SHARDS; shard++) {
     const int owner = shard % workers;
     if (mine_.has(shard)) {
-      if (owner != index_ && is_present(present, n_present, owner))
+      const PresentWorker *next = owner == index_ ? nullptr : find_present(present, n_present, owner);
+      if (next && next->stands_still)
+        keeps_for_another_ = true;
+      else if (next)
         given.add(shard);
     } else if (owner == index_ && !taken.has(shard)) {
       mine_.add(shard);
     }
   }
   mine_ = mine_ - given;
+  if (keeps_for_another_)
+    exchange_at_ = moment_after(now, LOOK_AGAIN_MS);
   return given;
 }
 

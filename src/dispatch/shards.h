@@ -59,7 +59,8 @@ static_assert(std::is_trivial_v<SinkShards>);
 /* A running worker of the database, as its slot in shared memory shows it. */
 struct PresentWorker {
   int index;
-  ShardSet shards; /* no other worker owns them */
+  ShardSet shards;           /* no other worker owns them */
+  bool stands_still = false; /* it has made no round for long: it is given no shard, and keeps those that it has */
 };
 
 class Shards {
@@ -73,10 +74,13 @@ public:
   bool superfluous() const noexcept { return workers_ > 0 && index_ >= workers_ && mine_.empty(); }
 
   /* Hands off the shards whose new owner is running, and takes over those without an owner. `workers`: how many share
-   * the shards, 0 = unknown. Returns the shards that were handed off. */
-  ShardSet exchange(int workers, const PresentWorker *present, int n_present) noexcept;
+   * the shards, 0 = unknown. Returns the shards that were handed off. If a new owner stands still, it is to be called
+   * again at exchange_at(). */
+  ShardSet exchange(int workers, const PresentWorker *present, int n_present, Moment now) noexcept;
+  /* This worker keeps shards of one that stands still. */
+  bool keeps_for_another() const noexcept { return keeps_for_another_; }
 
-  /* When to call exchange() again, if another worker asks for it. */
+  /* When to call exchange() again, if another worker asks for it, or if this one keeps_for_another(). */
   Moment exchange_at() const noexcept { return exchange_at_; }
   /* A sink has gained shards, so its rows are read from the beginning. The next exchange waits 100 ms, so that shards
    * that become free in that time are read together. */
@@ -84,6 +88,7 @@ public:
 
 private:
   int index_ = 0, workers_ = 0;
+  bool keeps_for_another_ = false;
   ShardSet mine_ = {};
   Moment exchange_at_ = MOMENT_NONE;
 };

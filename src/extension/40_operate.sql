@@ -45,6 +45,17 @@ CREATE OR REPLACE VIEW outbox.workers AS
 COMMENT ON VIEW outbox.workers IS
   'One row per running worker of the cluster. An idle database has none (outbox.worker_idle_timeout).';
 
+CREATE OR REPLACE FUNCTION outbox_internal.worker_stands_still(patience interval DEFAULT '30 seconds') RETURNS boolean
+LANGUAGE sql STABLE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
+AS $$
+  SELECT coalesce(min(w.last_loop_at) < clock_timestamp() - patience - current_setting('outbox.poll_interval')::interval,
+                  false)
+  FROM outbox.workers AS w WHERE w.database = current_database()
+$$;
+COMMENT ON FUNCTION outbox_internal.worker_stands_still(interval) IS
+  'Part of outbox.sinks and outbox.doctor(): whether a worker of this database has made no round for so long, beyond '
+  'outbox.poll_interval.';
+
 CREATE OR REPLACE FUNCTION outbox_internal.sink_claimed(OUT server oid, OUT n integer) RETURNS SETOF record
 LANGUAGE sql STABLE ROWS 10 PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 @READS_BY_INDEX@
@@ -113,6 +124,9 @@ CREATE OR REPLACE VIEW outbox.sinks AS
                           ELSE 'idle' END END,
            CASE WHEN st.unrecorded_since < pg_catalog.clock_timestamp() - interval '2 seconds'
                 THEN 'recording fails' END,
+           CASE WHEN b.due_since < pg_catalog.clock_timestamp() - interval '2 seconds'
+                     AND st.state IN ('idle', 'delivering', 'degraded') AND outbox_internal.worker_stands_still()
+                THEN 'worker stands still' END,
            CASE WHEN st.paused_until IS NOT NULL AND st.state IN ('idle', 'delivering', 'degraded')
                 THEN 'paused by endpoint' END,
            CASE WHEN retries.server IS NOT NULL
@@ -157,8 +171,9 @@ CREATE OR REPLACE VIEW outbox.sinks AS
   LEFT JOIN outbox.stopped_sinks AS stop ON stop.sink = s.srvname;
 COMMENT ON VIEW outbox.sinks IS
   'One row per sink: what waits, how it is delivered, and totals since stats_since. state is one of: delivering, '
-  'idle, failing, waiting, recording fails, degraded, circuit open, paused, paused by endpoint, disabled: 410, '
-  'disabled: disable_after, misconfigured, waiting for a synchronous standby, no worker, not preloaded, dropped. '
+  'idle, failing, waiting, recording fails, worker stands still, degraded, circuit open, paused, paused by '
+  'endpoint, disabled: 410, disabled: disable_after, misconfigured, waiting for a synchronous standby, no worker, '
+  'not preloaded, dropped. '
   'docs/monitoring.md says when. Ages come from committed rows, so they are right even if the worker stands still; '
   'oldest_pending_age is a lower bound while thousands of events are failing.';
 

@@ -60,7 +60,7 @@ BEGIN
     WHEN blocker IS NOT NULL THEN blocker
     WHEN coalesce(story_waits_for.state, 'dropped') = 'dropped' THEN 'its sink, which does not exist any more'
     WHEN story_waits_for.state IN ('paused', 'not preloaded', 'no worker', 'misconfigured', 'circuit open',
-                                   'recording fails')
+                                   'recording fails', 'worker stands still')
       OR story_waits_for.state LIKE 'disabled%' OR story_waits_for.state LIKE 'waiting for%'
       THEN format('its sink, which is in the state "%s"%s', story_waits_for.state,
                   coalesce(': ' || left(story_waits_for.error, 200), ''))

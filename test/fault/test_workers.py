@@ -1,10 +1,13 @@
 """Order and completeness with any number of workers, and while the number changes."""
 
 import json
+import os
+import signal
 from collections import Counter, defaultdict
 
 import pytest
 from outbox_rig import wait_until
+from outbox_rig.asleep import stop_asleep
 from outbox_rig.receiver import HANG, OK, SECRET, Receiver, status
 from outbox_rig.traffic import Traffic
 
@@ -168,6 +171,36 @@ def slow(rig):
 
 
 @pytest.mark.slow
+@pytest.mark.slow
+def test_a_worker_that_stands_still(db, receiver, setting):
+    """A process that is stopped for a minute is given no shard, so that the healthy one goes on when there are to be fewer workers. What it has is
+    sent by no other."""
+    setting("outbox.poll_interval", "1s")
+    setting("outbox.workers", "2")
+    db.webhook_sink("crm", receiver, SECRET)
+    wait_for_lanes(db, *even(2))
+    frozen = db.value("SELECT pid FROM outbox.workers WHERE database = current_database() AND worker = 0")
+    stop_asleep(db, f"pid = {frozen}")
+    try:
+        ids = [db.enqueue("Order", f"k{n}") for n in range(40)]
+        wait_until(lambda: db.state("crm") == "worker stands still", 60, lambda: f"the state, not {db.state('crm')}")
+        early = len(receiver.accepted())
+        assert 0 < early < 40
+        assert db.doctor("worker")[0] == "error"
+        wait_until(lambda: db.value("SELECT last_loop_at < clock_timestamp() - interval '62 s' FROM outbox.workers WHERE pid = %s", frozen), 90, "a minute")
+        setting("outbox.workers", "1")
+        more = [db.enqueue("Order", f"k{n}") for n in range(40)]
+        wait_until(lambda: len(receiver.accepted()) == 2 * early, 30, "the healthy worker to go on")
+        assert lanes_of_workers(db) == even(2)
+    finally:
+        os.kill(frozen, signal.SIGCONT)
+    wait_until(lambda: len(receiver.accepted()) == 80, 30, lambda: f"all events, not {len(receiver.accepted())}")
+    wait_for_lanes(db, LANES)
+    assert sorted(d.id for d in receiver.deliveries) == sorted(ids + more), "each once"
+    place = {d.id: n for n, d in enumerate(receiver.deliveries)}
+    assert all(place[first] < place[second] for first, second in zip(ids, more)), "in order per key"
+
+
 def test_a_hung_sink_keeps_only_what_it_has(db, receiver, slow, setting):
     """Hanging events in flight stay with their worker; the rest of the shard, and the shard's other sinks, move to
     the new owner."""

@@ -104,7 +104,7 @@ bool Worker::follow_shards(Moment now) {
     for (int i = 0; i < MAX_WORKERS; i++)
       if (world_.slots()[i].pid != 0)
         present[n++] = {i, world_.slots()[i].shards};
-    const ShardSet handed = d_->shards.exchange(world_.workers(), present, n);
+    const ShardSet handed = d_->shards.exchange(world_.workers(), present, n, now);
     for (WorkerSink &sink : sinks_)
       sink.shards.give_away(handed, sink.events.of_shard);
     given = !handed.empty();

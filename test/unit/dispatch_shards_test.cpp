@@ -50,7 +50,7 @@ TEST(DispatchShards, NothingIsTakenBeforeTheLauncherHasSaidTheNumber) {
   Shards shards;
   shards.init(0);
   const PresentWorker present[] = {{0, {}}};
-  EXPECT_TRUE(shards.exchange(0, present, 1).empty());
+  EXPECT_TRUE(shards.exchange(0, present, 1, {}).empty());
   EXPECT_TRUE(shards.mine().empty());
   EXPECT_FALSE(shards.superfluous());
 }
@@ -59,12 +59,12 @@ TEST(DispatchShards, AShardIsGivenAwayOnlyWhenItsNewOwnerIsThere) {
   Shards shards;
   shards.init(0);
   PresentWorker present[] = {{0, {}}, {1, {}}};
-  shards.exchange(1, present, 1);
+  shards.exchange(1, present, 1, {});
   EXPECT_TRUE(same(shards.mine(), share(0, 1)));
   present[0].shards = shards.mine();
-  EXPECT_TRUE(shards.exchange(2, present, 1).empty()) << "worker 1 is not there";
+  EXPECT_TRUE(shards.exchange(2, present, 1, {}).empty()) << "worker 1 is not there";
   EXPECT_TRUE(same(shards.mine(), share(0, 1)));
-  EXPECT_TRUE(same(shards.exchange(2, present, 2), share(1, 2)));
+  EXPECT_TRUE(same(shards.exchange(2, present, 2, {}), share(1, 2)));
   EXPECT_TRUE(same(shards.mine(), share(0, 2)));
 }
 
@@ -72,10 +72,10 @@ TEST(DispatchShards, AShardThatAnotherWorkerStillHasIsNotTaken) {
   Shards shards;
   shards.init(1);
   PresentWorker present[] = {{0, share(0, 1)}, {1, {}}};
-  shards.exchange(2, present, 2);
+  shards.exchange(2, present, 2, {});
   EXPECT_TRUE(shards.mine().empty());
   present[0].shards = present[0].shards - set_of({3});
-  shards.exchange(2, present, 2);
+  shards.exchange(2, present, 2, {});
   EXPECT_TRUE(same(shards.mine(), set_of({3})));
 }
 
@@ -83,12 +83,29 @@ TEST(DispatchShards, AWorkerTooManyIsSuperfluousOnceItHasGivenAllAway) {
   Shards shards;
   shards.init(1);
   PresentWorker present[] = {{0, share(0, 2)}, {1, {}}};
-  shards.exchange(2, present, 2);
+  shards.exchange(2, present, 2, {});
   EXPECT_FALSE(shards.superfluous());
-  shards.exchange(1, present + 1, 1);
+  shards.exchange(1, present + 1, 1, {});
   EXPECT_FALSE(shards.superfluous()) << "worker 0 is not there to take them";
-  shards.exchange(1, present, 2);
+  shards.exchange(1, present, 2, {});
   EXPECT_TRUE(shards.superfluous());
+}
+
+TEST(DispatchShards, AWorkerThatStandsStillIsGivenNothing) {
+  Shards shards;
+  shards.init(1);
+  PresentWorker present[] = {{0, share(0, 2), true}, {1, {}}};
+  shards.exchange(2, present, 2, {});
+  present[1].shards = shards.mine();
+  EXPECT_TRUE(shards.exchange(1, present, 2, {5'000'000}).empty());
+  EXPECT_TRUE(same(shards.mine(), share(1, 2))) << "what worker 0 has is not taken";
+  EXPECT_FALSE(shards.superfluous());
+  EXPECT_TRUE(shards.keeps_for_another());
+  EXPECT_EQ(shards.exchange_at(), moment_after({5'000'000}, 1000));
+  present[0].stands_still = false;
+  EXPECT_TRUE(same(shards.exchange(1, present, 2, {6'000'000}), share(1, 2)));
+  EXPECT_TRUE(shards.superfluous());
+  EXPECT_FALSE(shards.keeps_for_another());
 }
 
 TEST(DispatchShards, WhatBecomesFreeWithin100MillisecondsIsTakenTogether) {
@@ -207,7 +224,7 @@ struct Database {
     const std::vector<PresentWorker> slots = present();
     ShardSet draining = {};
     worker.sink.shards.note_drained(worker.sink.in_flight);
-    worker.sink.shards.give_away(worker.shards.exchange(workers, slots.data(), static_cast<int>(slots.size())),
+    worker.sink.shards.give_away(worker.shards.exchange(workers, slots.data(), static_cast<int>(slots.size()), {}),
                                  worker.sink.in_flight);
     worker.published = worker.shards.mine();
     worker.published_draining = worker.sink.shards.draining();

@@ -5,6 +5,7 @@
 #include "server/sinks/shard_handoff.h"
 
 #include "server/base/fault_point.h"
+#include "server/base/settings.h"
 #include "server/process/worker_slot.h"
 #include "server/sinks/dispatcher.h"
 #include "server/sinks/worker_sinks.h"
@@ -93,9 +94,18 @@ static bool note_drained(void) {
   return drained;
 }
 
+/* A worker that runs clears its flag within moments. One that is frozen in just that moment is found by its last
+ * round, which is never older than outbox.poll_interval. */
+static bool stands_still(WorkerSlot *slot, Moment now) {
+  constexpr int64 LONG_MS = 60 * 1000;
+  const bool is_asked = pg_atomic_read_u32(&slot->shards_changed) == 1;
+
+  return moment_is_past(slot->last_loop, now, LONG_MS + (is_asked ? 0 : setting_poll_interval));
+}
+
 /* Gives away shards whose new owner runs, and takes shards without an owner. Returns true when it gave some away. The
  * lock must be held. */
-static bool exchange_shards(void) {
+static bool exchange_shards(Moment now) {
   Assert(LWLockHeldByMe(shared_state()->lock));
   SharedState *shared = shared_state();
   const DatabaseSlot *database = shared_database(MyDatabaseId, false);
@@ -103,11 +113,11 @@ static bool exchange_shards(void) {
   int n_present = 0;
 
   for (int i = 0; i < OUTBOX_MAX_WORKERS; i++) {
-    const WorkerSlot *slot = &shared->workers[i];
+    WorkerSlot *slot = &shared->workers[i];
     if (slot->pid != 0 && slot->database == MyDatabaseId)
-      present[n_present++] = {slot->index, slot->shards};
+      present[n_present++] = {slot->index, slot->shards, stands_still(slot, now)};
   }
-  const ShardSet given = dispatcher().shards.exchange(database ? database->workers : 0, present, n_present);
+  const ShardSet given = dispatcher().shards.exchange(database ? database->workers : 0, present, n_present, now);
   for (WorkerSink *sink : worker_sinks_all())
     sink->shards.give_away(given, sink->events.of_shard);
   return !given.empty();
@@ -160,7 +170,9 @@ bool shards_follow(Moment now) {
     return false;
   LWLockAcquire(shared->lock, LW_EXCLUSIVE);
   if (check)
-    given = exchange_shards();
+    given = exchange_shards(now);
+  if (dispatcher().shards.keeps_for_another())
+    pg_atomic_write_u32(&slot->shards_changed, 1);
   OUTBOX_SIGNAL_POINT("shard.given");
   publish(slot);
   if (check)
