@@ -37,13 +37,15 @@ struct Registered {
 constinit std::atomic<const Registered *> registered = nullptr;
 
 /* Each library is told these, also one that is registered later. Written by the main thread. */
-std::string &database_name() {
-  static std::string &name = *new std::string;
-  return name;
-}
-std::string &networks() {
-  static std::string &list = *new std::string;
-  return list;
+struct Configuration {
+  std::string database, networks;
+  uint32_t timeline = 0;
+
+  void tell(const ob_sink_kind &library) const { library.configure(database.c_str(), timeline, networks.c_str()); }
+};
+Configuration &configuration() {
+  static Configuration &kept = *new Configuration;
+  return kept;
 }
 
 const ob_sink_kind *find_library(std::string_view kind) {
@@ -147,7 +149,7 @@ bool ob_kind_register(const char *kind, const ob_sink_kind *library, int pg_vers
       return true;
     check_kind_fits(kind, library, pg_version);
     auto *added = new Registered{library, registered};
-    library->configure(database_name().c_str(), networks().c_str());
+    configuration().tell(*library);
     registered = added;
     return true;
   });
@@ -169,23 +171,26 @@ bool ob_kind_is_whole(const char *kind) noexcept {
   return found ? !found->messages_only : SinkKind::find(kind) != nullptr;
 }
 
-/* Keeps the value for libraries that are registered later, and tells all. */
-static void set(std::string &kept, const char *value) noexcept {
+/* Keeps what `change` sets for libraries that are registered later, and tells all. */
+template <class Change> static void configure(Change change) noexcept {
   guarded(nullptr, false, [&] {
-    kept = value ? value : "";
+    change(configuration());
     return true;
   });
-  kinds_of_this_library()->configure(database_name().c_str(), networks().c_str());
+  configuration().tell(*kinds_of_this_library());
   for (const Registered *one = registered; one; one = one->next)
-    one->library->configure(database_name().c_str(), networks().c_str());
+    configuration().tell(*one->library);
 }
 
-void ob_set_database(const char *name) noexcept {
-  set(database_name(), name);
+void ob_set_origin(const char *database, uint32_t timeline) noexcept {
+  configure([&](Configuration &kept) {
+    kept.database = database ? database : "";
+    kept.timeline = timeline;
+  });
 }
 
 void ob_set_networks(const char *list) noexcept {
-  set(networks(), list);
+  configure([&](Configuration &kept) { kept.networks = list ? list : ""; });
 }
 
 /* ---- the engines ---- */

@@ -30,7 +30,7 @@ bool ob_kind_is_registered(const char *kind) noexcept;
 bool ob_kind_is_whole(const char *kind) noexcept;
 
 /* For configure() of every kind, also of one that is registered later. Main thread. */
-void ob_set_database(const char *name) noexcept;
+void ob_set_origin(const char *database, uint32_t timeline) noexcept;
 void ob_set_networks(const char *list) noexcept;
 
 /* ---- the engines (one of each library whose sinks are open; only the worker's main thread calls) -------------- */

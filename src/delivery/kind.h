@@ -348,10 +348,11 @@ struct ob_sink_kind {
    * OB_TARGET. */
   bool messages_only;
 
-  /* The database of this process, which is the value of ${database}, and the setting outbox.allow_networks: the
-   * networks that every sink may reach, in addition to those of its own option; an invalid or empty list allows
-   * nothing. Called before options are parsed, and again when one changes; both are copied. */
-  void (*configure)(const char *database, const char *networks) OB_NOEXCEPT;
+  /* The values of ${database} and ${timeline}: the database of this process, and the timeline of its server's WAL (0
+   * = unknown). And the setting outbox.allow_networks: the networks that every sink may reach, in addition to those
+   * of its own option; an invalid or empty list allows nothing. Called before options are parsed, and again when one
+   * changes; the texts are copied. */
+  void (*configure)(const char *database, uint32_t timeline, const char *networks) OB_NOEXCEPT;
 
   /* For outbox.doctor() and bug reports. */
   void (*client_library)(ob_client_library *out) OB_NOEXCEPT;

@@ -84,9 +84,9 @@ template <class Body> size_t counted(Body body) noexcept {
   return error.kind == OB_OUT_OF_MEMORY ? SIZE_MAX : n;
 }
 
-void configure(const char *database, const char *networks) noexcept {
+void configure(const char *database, uint32_t timeline, const char *networks) noexcept {
   guard([&] {
-    set_database(database);
+    set_origin(database, timeline);
     set_networks(networks);
   });
 }

@@ -127,6 +127,14 @@ END
 $$;
 COMMENT ON FUNCTION outbox_internal.doctor_library(interval) IS 'Part of outbox.doctor(): preload and versions.';
 
+CREATE OR REPLACE FUNCTION outbox_internal.timeline(OUT timeline bigint, OUT later bigint, OUT left_at pg_lsn)
+RETURNS record
+LANGUAGE c VOLATILE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'outbox_timeline';
+COMMENT ON FUNCTION outbox_internal.timeline() IS
+  'Part of outbox.doctor(): the timeline of the WAL that this server writes or replays. If a history file in pg_wal '
+  'says that a later timeline left it at an earlier place: that timeline, and the place.';
+
 CREATE OR REPLACE FUNCTION outbox_internal.doctor_worker(patience interval)
 RETURNS TABLE ("check" text, status text, detail text, hint text)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -136,6 +144,7 @@ DECLARE
   health record := outbox_internal.worker_health();
   w record;
   wanted int := current_setting('outbox.workers')::int;
+  wal record;
   running text;
   read_log CONSTANT text := 'SELECT pg_current_logfile(), setting FROM pg_settings WHERE name = ''log_directory''; '
                             '-- read the server log';
@@ -243,8 +252,7 @@ BEGIN
     hint := 'SELECT datname, datallowconn FROM pg_database;';
   ELSIF w.n = 0 THEN
     detail := 'A worker is starting.';
-  ELSIF w.last_loop_at < clock_timestamp() - patience
-          - make_interval(secs => extract(epoch FROM current_setting('outbox.poll_interval')::interval)) THEN
+  ELSIF outbox_internal.worker_stands_still(patience) THEN
     status := 'error';
     detail := format('%s, but the last round of the one with pid %s was at %s%s.', running, w.pid, w.last_loop_at,
                      coalesce(': ' || outbox_internal.doctor_halt(w.pid), ''));
@@ -279,7 +287,20 @@ BEGIN
             'without one, and a failover may undo a transaction whose events were delivered';
   END IF;
   RETURN NEXT;
+
+  "check" := 'timeline'; status := 'ok'; hint := NULL;
+  SELECT * INTO wal FROM outbox_internal.timeline();
+  detail := format('The WAL of this server is on timeline %s.', wal.timeline);
+  IF wal.later IS NOT NULL THEN
+    status := 'error';
+    detail := format('The WAL of this server is on timeline %s, beyond %s, where timeline %s began: another server '
+                     'has been the primary since. %s', wal.timeline, wal.left_at, wal.later,
+                     CASE WHEN pg_is_in_recovery() THEN 'This standby cannot follow it.'
+                     ELSE 'What this one delivers, that one may deliver too, or may not have at all.' END);
+    hint := '-- stop this server, and make it a standby of the other one: pg_rewind, or a new base backup';
+  END IF;
+  RETURN NEXT;
 END
 $$;
 COMMENT ON FUNCTION outbox_internal.doctor_worker(interval) IS
-  'Part of outbox.doctor(): whether there is a worker, and whether its loop runs.';
+  'Part of outbox.doctor(): whether there is a worker, and whether its loop runs; whether the server is the primary.';

@@ -193,7 +193,7 @@ BEGIN
   -- for checks by name.
   FOR part, checks, on_standbys, reads_tables IN
     VALUES ('library', '{preload, version, librdkafka}'::text[], true, false),
-           ('worker', '{worker, standby}', true, false),
+           ('worker', '{worker, standby, timeline}', true, false),
            ('locks', '{sessions, locks}', false, false),
            ('row_locks', '{row locks}', false, true),
            ('transactions', '{transactions, prepared, horizon}', false, false),

@@ -59,7 +59,7 @@ std::string text_of(const ob_text &text) {
 }  // namespace
 
 void fuzz::one_input(std::string_view data) {
-  static const bool named = (ob_set_database("shop"), true);
+  static const bool named = (ob_set_origin("shop", 3), true);
   (void)named;
   Input input(data);
   const Sink &sink = sinks()[input.digit() % sinks().size()];

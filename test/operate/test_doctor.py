@@ -19,7 +19,7 @@ from outbox_rig.database import Database
 from outbox_rig.receiver import HANG, OK, SECRET, slow, status
 from outbox_rig.traffic import Traffic
 
-CHECKS = ["preload", "version", "librdkafka", "worker", "standby", "locks", "row locks", "transactions", "prepared", "horizon", "routes", "lost sink",
+CHECKS = ["preload", "version", "librdkafka", "worker", "standby", "timeline", "locks", "row locks", "transactions", "prepared", "horizon", "routes", "lost sink",
           "origin", "clock", "positions", "dead letters", "sink crm", "tables", "collation", "retention", "vacuum", "secrets", "publications"]
 
 

@@ -16,7 +16,7 @@ namespace {
 
 class CloudEventsTest : public testing::Test {
 protected:
-  CloudEventsTest() { ob_set_database("shop"); }
+  CloudEventsTest() { ob_set_origin("shop", 3); }
 
   std::map<std::string, std::string> headers(CloudEvents::Mode mode) {
     CloudEvents format(mode, Template::parse("source", source), {}, binding);

@@ -30,7 +30,7 @@ struct Made {
 
 class KafkaRecord : public testing::Test {
 protected:
-  KafkaRecord() { ob_set_database("shop"); }
+  KafkaRecord() { ob_set_origin("shop", 3); }
 
   Made make(const Options &options) {
     KafkaRecordMaker maker(KafkaRecordOptions::parse(options));

@@ -93,22 +93,22 @@ TEST(KindLibrary, OfMessagesDoesNotStandInForOneThatIsNotAvailable) {
 TEST(KindLibrary, ThatFitsIsRegisteredOnceAndItsFunctionsAreCalled) {
   static std::vector<std::string> &calls = *new std::vector<std::string>;
   static ob_sink_kind &library = *new ob_sink_kind(fitting("dove"));
-  library.configure = [](const char *database, const char *networks) noexcept {
-    calls.emplace_back(std::string(database) + " " + networks);
+  library.configure = [](const char *database, uint32_t timeline, const char *networks) noexcept {
+    calls.emplace_back(std::string(database) + " " + std::to_string(timeline) + " " + networks);
   };
   library.check_options = [](const char *kind, ob_scope, const ob_sink_options *, bool, ob_error *) noexcept {
     calls.emplace_back(kind);
     return true;
   };
-  ob_set_database("shop");
+  ob_set_origin("shop", 1);
   ob_set_networks("10.0.0.0/8");
   for (int i = 0; i < 2; i++)
     EXPECT_TRUE(ob_kind_register("dove", &library, PG_VERSION, nullptr));
   EXPECT_TRUE(ob_kind_is_registered("dove"));
   EXPECT_TRUE(border::check_options("dove", OB_SERVER, {}, true, nullptr));
-  ob_set_database("store");
+  ob_set_origin("store", 2);
   ob_set_networks("");
-  EXPECT_EQ(calls, (std::vector<std::string>{"shop 10.0.0.0/8", "dove", "store 10.0.0.0/8", "store "}));
+  EXPECT_EQ(calls, (std::vector<std::string>{"shop 1 10.0.0.0/8", "dove", "store 2 10.0.0.0/8", "store 2 "}));
 }
 
 bool blocks_signals() {

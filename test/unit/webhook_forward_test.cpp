@@ -75,7 +75,7 @@ TEST(WebhookForward, NeverWhatOthersBelieve) {
 
 /* Also if the sink's own header has no value for this event. */
 TEST(WebhookForward, NotWhatTheSinkWrites) {
-  ob_set_database("shop"); /* of the source of a CloudEvent */
+  ob_set_origin("shop", 3); /* of the source of a CloudEvent */
   Options server = {{"forward_headers", "*"},
                     {"idempotency_key", "true"},
                     {"headers", R"({"X-Fixed": "1", "X-Tenant": "${header.tenant}"})"}};

@@ -236,7 +236,7 @@ TEST(WebhookOptions, EventsWithHeadersThatHttpCannotCarryAreRefused) {
 }
 
 TEST(WebhookOptions, EventsThatTheOptionsCannotSendAreRefused) {
-  ob_set_database("shop");
+  ob_set_origin("shop", 3);
   auto refusal = [](Options server, TestEvent event) -> std::string {
     server.insert({"url", "https://example.com/"});
     auto config = webhook().parse(server, nullptr);

@@ -28,6 +28,7 @@ const Field::Known Field::known_[] = {
     {"position", Position, nullptr},
     {"created_at", CreatedAt, nullptr},
     {"database", Database, nullptr},
+    {"timeline", Timeline, nullptr},
 };
 
 struct Alias {
@@ -36,10 +37,14 @@ struct Alias {
 static constexpr Alias debezium[] = {
     {"aggregatetype", "aggregate_type"}, {"aggregateid", "aggregate_id"}, {"type", "event_type"}};
 
-/* Written once before threads start; never destroyed. */
-static std::string &database() {
-  static std::string &name = *new std::string;
-  return name;
+/* Where events come from. Written before threads start; never destroyed. */
+struct Origin {
+  std::string database;
+  uint32_t timeline = 0;
+};
+static Origin &origin() {
+  static Origin &known = *new Origin;
+  return known;
 }
 
 bool Field::find(std::string_view name, Field &out) {
@@ -116,8 +121,12 @@ bool Field::append(const ob_event &event, std::string &out) const {
     append_time(event.created_at_us, out);
     return true;
   case Database:
-    out += database();
-    return !database().empty();
+    out += origin().database;
+    return !origin().database.empty();
+  case Timeline:
+    if (origin().timeline != 0)
+      append_number(origin().timeline, out);
+    return origin().timeline != 0;
   case Header:
     const ob_header *found = header(event);
     return found && append_text(found->value, out);
@@ -125,8 +134,8 @@ bool Field::append(const ob_event &event, std::string &out) const {
   return false;
 }
 
-void set_database(const char *name) {
-  database() = name;
+void set_origin(const char *database, uint32_t timeline) {
+  origin() = {database, timeline};
 }
 
 }  // namespace outbox

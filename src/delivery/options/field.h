@@ -35,11 +35,11 @@ public:
   const ob_header *header(const ob_event &event) const { return is_header() ? find_header(event, name_) : nullptr; }
 
   bool is_header() const { return kind_ == Header; }
-  bool is_number() const { return kind_ == Seq || kind_ == Position; }
+  bool is_number() const { return kind_ == Seq || kind_ == Position || kind_ == Timeline; }
   const std::string &name() const { return name_; } /* for a header without the prefix `header.` */
 
 private:
-  enum Kind { Text, Id, Seq, Position, CreatedAt, Database, Header };
+  enum Kind { Text, Id, Seq, Position, CreatedAt, Database, Timeline, Header };
   struct Known {
     std::string_view name;
     Kind kind;
@@ -52,7 +52,7 @@ private:
   std::string name_;
 };
 
-/* ob_set_database() for the code of this library. */
-void set_database(const char *name);
+/* ob_set_origin() for the code of this library. */
+void set_origin(const char *database, uint32_t timeline);
 
 }  // namespace outbox

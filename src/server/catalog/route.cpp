@@ -216,7 +216,7 @@ static void rebuild(void) {
   cache_context = AllocSetContextCreate(CacheMemoryContext, "outbox routes", ALLOCSET_SMALL_SIZES);
   MemoryContext caller = MemoryContextSwitchTo(cache_context);
 
-  wrappers_name_database(); /* for checkers here, and for the sinks that a worker opens */
+  wrappers_tell_origin(); /* for checkers here, and for the sinks that a worker opens */
 
   /* Reset first: an invalidation while the servers are read makes the cache stale again. */
   cache_stale = false;

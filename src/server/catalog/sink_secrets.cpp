@@ -98,7 +98,7 @@ SQL_FUNCTION(outbox_sink_advice) {
   ReleaseSysCache(server);
   if (!wrapper_kind(wrapper, kind, KIND_WHOLE))
     PG_RETURN_NULL();
-  wrappers_name_database();
+  wrappers_tell_origin();
   ob_option *mapping = public_mapping(server_oid, &n_mapping);
   const char *utf8_name = pg_server_to_any(name, (int)strlen(name), PG_UTF8);
   const ob_sink_options given = {options, n_options, mapping, n_mapping, mapping != NULL, false};

@@ -38,21 +38,23 @@ extern "C" {
 #include "server/catalog/table_guard.h"
 #include "server/shmem/wake.h"
 #include "server/storage/sql.h"
+#include "server/storage/wal_timeline.h"
 
 static const char WRAPPER_PREFIX[] = "outbox_";
 static const char VALIDATOR_SUFFIX[] = "_validator";
 
 static object_access_hook_type next_access_hook;
 
-void wrappers_name_database(void) {
+void wrappers_tell_origin(void) {
   Assert(IsTransactionState());
-  static bool named = false; /* a database with sessions cannot be renamed */
-  char *name = named ? NULL : get_database_name(MyDatabaseId);
+  static TimeLineID told = 0; /* a promotion changes it; a database with sessions cannot be renamed */
+  const TimeLineID timeline = wal_timeline();
+  char *name = told == timeline ? NULL : get_database_name(MyDatabaseId);
 
   if (name == NULL)
     return;
-  ob_set_database(pg_server_to_any(name, (int)strlen(name), PG_UTF8));
-  named = true;
+  ob_set_origin(pg_server_to_any(name, (int)strlen(name), PG_UTF8), timeline);
+  told = timeline;
 }
 
 static char *proc_text(HeapTuple tuple, AttrNumber column) {
@@ -171,7 +173,7 @@ SQL_FUNCTION(outbox_validator) {
                     errmsg("a validator of outbox must be named after its kind of sink"),
                     errhint("The function is <kind>_validator, the wrapper outbox_<kind>.")));
 
-  wrappers_name_database();
+  wrappers_tell_origin();
   if (catalog == ForeignServerRelationId || catalog == UserMappingRelationId) {
     ob_scope scope = catalog == ForeignServerRelationId ? OB_SERVER : OB_USER_MAPPING;
     const ob_sink_options given = {options, n, options, n, true, false};

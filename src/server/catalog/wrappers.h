@@ -9,9 +9,9 @@
 /* Installs the hook that keeps user mappings to PUBLIC. Called from _PG_init. */
 void wrappers_init(void);
 
-/* Tells the delivery library the value of ${database}; call it before the library parses options. In a transaction.
- */
-void wrappers_name_database(void);
+/* Tells the delivery library the values of ${database} and ${timeline}; call it before the library parses options or
+ * makes messages. In a transaction. */
+void wrappers_tell_origin(void);
 
 /* Sets the kind of sink of this wrapper, "kafka" for outbox_kafka with the validator kafka_validator, and loads so
  * much of it. Returns false for a wrapper that is not outbox's. In a transaction. */

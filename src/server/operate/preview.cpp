@@ -8,6 +8,7 @@
 #include "server/catalog/route.h"
 #include "server/catalog/route_index.h"
 #include "server/catalog/sink_secrets.h"
+#include "server/catalog/wrappers.h"
 #include "server/event/event_row.h"
 #include "server/event/event_size.h"
 #include "server/storage/owner_sql.h"
@@ -108,6 +109,7 @@ static List *read_messages(const pg_uuid_t *id, const char *sink) {
   Reading reading = {CurrentMemoryContext, sink, NIL};
   Datum values[] = {UUIDPGetDatum(id)};
 
+  wrappers_tell_origin(); /* a promotion in this session's life changes no catalog */
   OwnerScope scope = owner_enter();
   event_rows_begin(reading.context);
   statement_read(&rows_of_event, values, GetActiveSnapshot(), visit_row, &reading);
