@@ -355,7 +355,7 @@ TEST_F(KafkaRecord, MistakesInOptionsAreToldAtOnce) {
   headers("type:body", "unknown place \"body\"");
   headers("event_typ:header", "unknown column \"event_typ\"",
           " Perhaps you meant \"event_type\". Known columns are aggregate_type, aggregate_id, event_type, "
-          "partition_key, dedup_key, content_type, id, seq, position, created_at, database, header.NAME.");
+          "partition_key, dedup_key, content_type, id, seq, position, created_at, database, timeline, header.NAME.");
   headers("type:header:", "\"type:header:\"", "The alias is empty. ");
   headers("seq:partition:p", "\"seq:partition:p\"", "A partition has no alias. ");
   headers("type:envelope:payload", "\"type:envelope:payload\"");

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "delivery/delivery.h"
 #include "delivery/options/options.h"
 #include "bad_input.h"
 #include "door.h"
@@ -35,9 +36,10 @@ TEST(Template, AnUnknownVariableListsTheKnown) {
   EXPECT_EQ(bad.kind, OB_BAD_VALUE);
   EXPECT_EQ(bad.subject, "topic");
   EXPECT_STREQ(bad.what(), "unknown variable \"tenant\" in the template of option \"topic\"");
-  EXPECT_EQ(bad.hint, "Known variables are ${aggregate_type}, ${aggregate_id}, ${event_type}, ${partition_key}, "
-                      "${dedup_key}, ${content_type}, ${id}, ${seq}, ${position}, ${created_at}, ${database}, "
-                      "${header.NAME}.");
+  EXPECT_EQ(bad.hint,
+            "Known variables are ${aggregate_type}, ${aggregate_id}, ${event_type}, ${partition_key}, "
+            "${dedup_key}, ${content_type}, ${id}, ${seq}, ${position}, ${created_at}, ${database}, ${timeline}, "
+            "${header.NAME}.");
   bad = refused("${agregate_typ}");
   EXPECT_TRUE(bad.hint.starts_with("Perhaps you meant ${aggregate_type}. Known variables are ")) << bad.hint;
 }
@@ -55,6 +57,14 @@ TEST(Template, SaysWhatIsMissing) {
   EXPECT_EQ(out, "order.created..0");
   EXPECT_EQ(parsed.missing(event.raw()), "");
   EXPECT_EQ(parsed.variables(), "event_type, header.a, seq");
+}
+
+TEST(Template, TheTimelineIsThatOfTheServer) {
+  door::Event event;
+  ob_set_origin("shop", 7);
+  EXPECT_EQ(rendered("${database}.${timeline}"), "shop.7");
+  ob_set_origin("shop", 0);
+  EXPECT_EQ(Template::parse("topic", "${timeline}").missing(event.raw()), "${timeline}") << "unknown";
 }
 
 TEST(Template, AVariableMustEnd) {
