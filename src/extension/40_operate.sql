@@ -22,12 +22,13 @@ COMMENT ON FUNCTION outbox_internal.sink_statistics() IS
 CREATE OR REPLACE FUNCTION outbox_internal.worker_slots(
   OUT database oid, OUT pid integer, OUT worker integer, OUT workers integer, OUT shards integer, OUT state text,
   OUT started_at timestamptz, OUT last_loop_at timestamptz, OUT memory bigint,
-  OUT routing_since timestamptz, OUT routing_error text) RETURNS SETOF record
+  OUT routing_since timestamptz, OUT routing_error text, OUT disk_wait text) RETURNS SETOF record
 LANGUAGE c VOLATILE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'outbox_worker_slots';
 COMMENT ON FUNCTION outbox_internal.worker_slots() IS
   'Part of outbox.workers: the running workers of the whole cluster, from shared memory; for outbox.doctor() also '
-  'since when events wait to be routed, and the error of the last routing.';
+  'since when events wait to be routed, the error of the last routing, and the wait event of one that waits for the '
+  'disk now.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.library(
   OUT version text, OUT preloaded boolean, OUT launcher_pid integer, OUT out_of_slots boolean, OUT origin bigint,
@@ -55,6 +56,19 @@ $$;
 COMMENT ON FUNCTION outbox_internal.worker_stands_still(interval) IS
   'Part of outbox.sinks and outbox.doctor(): whether a worker of this database has made no round for so long, beyond '
   'outbox.poll_interval.';
+
+CREATE OR REPLACE FUNCTION outbox_internal.worker_waits_for_disk() RETURNS text
+LANGUAGE sql STABLE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
+AS $$
+  SELECT w.disk_wait
+  FROM outbox_internal.worker_slots() AS w JOIN pg_database AS d ON d.oid = w.database
+  WHERE d.datname = current_database() AND w.disk_wait IS NOT NULL
+    AND w.last_loop_at < clock_timestamp() - interval '1 second'
+  ORDER BY w.last_loop_at LIMIT 1
+$$;
+COMMENT ON FUNCTION outbox_internal.worker_waits_for_disk() IS
+  'Part of outbox.sinks and outbox.doctor(): the wait event of a worker of this database whose round has taken for a '
+  'second and waits for the disk now; NULL: there is none.';
 
 CREATE OR REPLACE FUNCTION outbox_internal.sink_claimed(OUT server oid, OUT n integer) RETURNS SETOF record
 LANGUAGE sql STABLE ROWS 10 PARALLEL RESTRICTED SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -124,9 +138,10 @@ CREATE OR REPLACE VIEW outbox.sinks AS
                           ELSE 'idle' END END,
            CASE WHEN st.unrecorded_since < pg_catalog.clock_timestamp() - interval '2 seconds'
                 THEN 'recording fails' END,
-           CASE WHEN b.due_since < pg_catalog.clock_timestamp() - interval '2 seconds'
-                     AND st.state IN ('idle', 'delivering', 'degraded') AND outbox_internal.worker_stands_still()
-                THEN 'worker stands still' END,
+           CASE WHEN st.state IN ('idle', 'delivering', 'degraded')
+                     AND b.due_since < pg_catalog.clock_timestamp() - interval '2 seconds'
+                THEN CASE WHEN outbox_internal.worker_waits_for_disk() IS NOT NULL THEN 'waiting for the disk'
+                          WHEN outbox_internal.worker_stands_still() THEN 'worker stands still' END END,
            CASE WHEN st.paused_until IS NOT NULL AND st.state IN ('idle', 'delivering', 'degraded')
                 THEN 'paused by endpoint' END,
            CASE WHEN retries.server IS NOT NULL
@@ -172,8 +187,8 @@ CREATE OR REPLACE VIEW outbox.sinks AS
 COMMENT ON VIEW outbox.sinks IS
   'One row per sink: what waits, how it is delivered, and totals since stats_since. state is one of: delivering, '
   'idle, failing, waiting, recording fails, worker stands still, degraded, circuit open, paused, paused by '
-  'endpoint, disabled: 410, disabled: disable_after, misconfigured, waiting for a synchronous standby, no worker, '
-  'not preloaded, dropped. '
+  'endpoint, disabled: 410, disabled: disable_after, misconfigured, waiting for a synchronous standby, waiting '
+  'for the disk, no worker, not preloaded, dropped. '
   'docs/monitoring.md says when. Ages come from committed rows, so they are right even if the worker stands still; '
   'oldest_pending_age is a lower bound while thousands of events are failing.';
 

@@ -145,6 +145,7 @@ DECLARE
   w record;
   wanted int := current_setting('outbox.workers')::int;
   wal record;
+  disk_wait text := outbox_internal.worker_waits_for_disk();
   running text;
   read_log CONSTANT text := 'SELECT pg_current_logfile(), setting FROM pg_settings WHERE name = ''log_directory''; '
                             '-- read the server log';
@@ -263,6 +264,12 @@ BEGIN
       'WHERE backend_type = ''outbox worker''. One that stays takes no signal: in a shell on the database server, '
       'kill -CONT with its pid, or detach its debugger. Last, kill -9 ends it, and then PostgreSQL restarts the '
       'whole cluster, and all sessions end');
+  ELSIF disk_wait IS NOT NULL THEN
+    status := 'warning';
+    detail := format('%s. A round has waited for the disk for more than a second (%s): each commit and each delivery '
+                     'waits for it.', running, disk_wait);
+    hint := 'SELECT wait_event, count(*) FROM pg_stat_activity WHERE wait_event_type IN (''IO'', ''LWLock'') '
+            'GROUP BY 1; -- who else waits. pg_test_fsync measures the disk';
   ELSIF health.failures > 1 AND w.started_at > clock_timestamp() - interval '1 minute' THEN
     status := 'warning';
     detail := format('%s, the last one since %s: '

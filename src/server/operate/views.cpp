@@ -13,10 +13,13 @@ extern "C" {
 #include "catalog/pg_foreign_server.h"
 #include "funcapi.h"
 #include "miscadmin.h"
+#include "storage/proc.h"
+#include "storage/procarray.h"
 #include "utils/builtins.h"
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
+#include "utils/wait_event.h"
 }
 
 SQL_FUNCTION(outbox_forget_statistics) {
@@ -50,24 +53,35 @@ static TimestampTz last_loop_of(const WorkerSlot *slot) {
   return clock_step < -USECS_PER_SEC || clock_step > USECS_PER_SEC ? by_monotonic_clock : slot->last_loop_at;
 }
 
+/* The name of the wait event of a process that waits for the disk now; NULL: it does not. */
+static const char *disk_wait_of(int pid) {
+  const PGPROC *process = BackendPidGetProc(pid);
+  const uint32 waits = process ? *(const volatile uint32 *)&process->wait_event_info : 0;
+  const char *name = pgstat_get_wait_event(waits);
+
+  if (name == NULL)
+    return NULL;
+  return strcmp(pgstat_get_wait_event_type(waits), "IO") == 0 || strcmp(name, "WALWrite") == 0 ? name : NULL;
+}
+
 SQL_FUNCTION(outbox_worker_slots) {
-  ReturnSetInfo *result = rows_of(fcinfo, 11);
+  ReturnSetInfo *result = rows_of(fcinfo, 12);
   SharedState *shared = shared_state();
 
   if (shared == NULL)
     PG_RETURN_NULL();
   for (int i = 0; i < OUTBOX_MAX_WORKERS; i++) {
-    Datum values[11];
-    bool nulls[11] = {false};
+    Datum values[12];
+    bool nulls[12] = {false};
     char activity[sizeof(shared->workers[i].activity)], routing_error[sizeof(shared->workers[i].routing_error)];
 
     LWLockAcquire(shared->lock, LW_SHARED);
     const WorkerSlot *slot = &shared->workers[i];
-    bool used = slot->pid != 0;
+    const pid_t pid = slot->pid;
     values[0] = ObjectIdGetDatum(slot->database);
-    values[1] = Int32GetDatum(slot->pid);
+    values[1] = Int32GetDatum(pid);
     values[2] = Int32GetDatum(slot->index);
-    DatabaseSlot *database = used ? shared_database(slot->database, false) : NULL;
+    DatabaseSlot *database = pid != 0 ? shared_database(slot->database, false) : NULL;
     values[3] = Int32GetDatum(database ? database->workers : 0);
     values[4] = Int64GetDatum(pg_popcount((const char *)&slot->shards, sizeof(slot->shards)));
     strlcpy(activity, slot->activity, sizeof(activity));
@@ -78,11 +92,14 @@ SQL_FUNCTION(outbox_worker_slots) {
     nulls[9] = slot->routing_since == 0;
     strlcpy(routing_error, slot->routing_error, sizeof(routing_error));
     LWLockRelease(shared->lock);
-    if (!used)
+    if (pid == 0)
       continue;
     values[5] = CStringGetTextDatum(activity[0] ? activity : "starting");
     values[10] = CStringGetTextDatum(routing_error);
     nulls[10] = routing_error[0] == '\0';
+    const char *disk_wait = disk_wait_of(pid);
+    nulls[11] = disk_wait == NULL;
+    values[11] = disk_wait ? CStringGetTextDatum(disk_wait) : (Datum)0;
     tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
   }
   PG_RETURN_NULL();
