@@ -68,7 +68,7 @@ static PGconn *open(const Login &login) {
   std::string options =
       "-c search_path=pg_catalog,pg_temp -c DateStyle=ISO -c lock_timeout=100ms"
       " -c idle_in_transaction_session_timeout=10s -c client_min_messages=notice -c jit=off"
-      " -c enable_seqscan=off -c enable_bitmapscan=off -c enable_sort=off -c enable_incremental_sort=off";
+      " -c enable_seqscan=off -c enable_bitmapscan=off -c enable_sort=off -c max_parallel_workers_per_gather=0";
   if (login.is_read_only)
     options += " -c default_transaction_read_only=on";
   std::vector<const char *> names{"dbname", "options", "fallback_application_name", "client_encoding"};

@@ -1,11 +1,13 @@
 """What the pages show and the buttons do, without JavaScript."""
 
+import html
 import json
 import re
 import time
+from collections.abc import Iterator
 
 import pytest
-from outbox_rig import wait_until
+from outbox_rig import ROOT, wait_until
 from outbox_rig.receiver import HANG, OK, status
 from visit import Document, Visitor
 
@@ -23,17 +25,41 @@ def test_without_a_sink_it_says_so(visitor):
     assert "There is no sink yet" in visitor.text
 
 
+def statements_of(answer) -> list[str]:
+    return [html.unescape(text) for text in re.findall(r"<pre[^>]*>(.*?)</pre>", answer.text.partition("The SQL of this page")[2], re.DOTALL)]
+
+
 def test_the_sql_of_each_page_can_be_pasted(visitor, db, dead):
-    import html
     [event] = dead()
     for path in ("/", "/doctor", "/sink?name=crm", "/events?show=dead", "/events?show=dead&sink=crm&error=customer", "/events?show=failing&sink=crm", "/events?show=waiting&sink=crm",
                  "/events?show=waiting&since=2020-01-01", f"/event?id={event}", f"/event?id={event}&part=message", f"/event?id={event}&part=payload"):
         answer = visitor.open(path)
         assert answer.status_code == 200, (path, visitor.text)
-        statements = re.findall(r"<pre[^>]*>(.*?)</pre>", answer.text.partition("The SQL of this page")[2], re.DOTALL)
-        assert statements, path
-        for statement in statements:
-            db.paste(html.unescape(statement))
+        assert statements_of(answer), path
+        for statement in statements_of(answer):
+            db.paste(statement)
+
+
+def scans(plan: dict) -> Iterator[dict]:
+    if "Scan" in plan["Node Type"] and plan.get("Relation Name", "").startswith("events_"):
+        yield plan
+    for part in plan.get("Plans", []):
+        yield from scans(part)
+
+
+def test_a_page_of_events_reads_no_more_than_it_looks_at(visitor, db, receiver):
+    """By an index in its order, whatever the statistics: here there are none."""
+    db.webhook_sink("crm", receiver.url)
+    db.sql("SELECT outbox.pause('crm')")
+    db.sql("ALTER TABLE outbox.events_pending SET (autovacuum_enabled = off)")
+    db.sql("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type) SELECT 'Order', n, 'type' || n % 7 FROM generate_series(1, 20000) AS n")
+    options = " ".join(re.findall(r"-c enable_\w+=off|-c max_parallel\w+=0", (ROOT / "console/database/connection.cpp").read_text()))
+    assert options.count("-c") >= 4
+    with db.connect(options=options) as session:
+        for path in ("/events", "/events?sink=crm", "/events?type=none", "/events?key=7", "/events?since=2020-01-01", "/events?since=2020-01-01&sink=crm&type=type3"):
+            for statement in statements_of(visitor.open(path)):
+                [[[found]]] = session.execute("EXPLAIN (ANALYZE, FORMAT JSON) " + statement).fetchall()
+                assert [scan["Index Name"] for scan in scans(found["Plan"]) if scan["Actual Rows"] * scan["Actual Loops"] > 5100] == [], (path, statement)
 
 
 def test_a_sink_that_is_down_is_shown_with_its_error(visitor, db, receiver):
