@@ -142,20 +142,21 @@ def webhooks(figure, theme: dict) -> str:
                              *([Bar(one, "wrk alone, 32", few.beside / 1000, few.beside_printed, "other")] if few.beside else []),
                              Bar("99 endpoints", "beside one that takes 1 s", slow.figure / 1000, slow.printed, "outbox"),
                              Bar("99 endpoints", "none is slow", slow.beside / 1000, slow.beside_printed, "other")], theme, "thousand requests per second")
-    return f"{few.printed} webhooks per second; one slow endpoint costs the others {1 - slow.ratio:.0%}"
+    return f"{few.printed} webhooks per second; one slow endpoint costs the others {max(0, 1 - slow.ratio):.0%}"
 
 
 def memory(figure, theme: dict) -> str:
-    relay, rate = find("^the relay's own memory"), find("^drain rate at a backlog of 1,000,000")
+    relay, rate = find("^the relay's own memory"), find(r"^drain rate at a backlog of [\d,]+")
     more = find("^the worker's own memory", after=WHOLE)
     left, right = figure.subplots(1, 2, width_ratios=(4, 3))
-    fewer, all_of_them = (f"while it drains {size(find(drain))}" for drain in (BESIDE_DEBEZIUM, WHOLE))
-    bars(left, [*pair(fewer, relay, "Debezium", "rival"), Bar(all_of_them, "outbox", more.figure, more.printed, "outbox")], theme, "MB at the most", 1.16)
+    beside, alone = (f"{size(find(drain))}, {how}" for drain, how in ((BESIDE_DEBEZIUM, "in turns with Debezium"), (WHOLE, "in turns with librdkafka")))
+    waiting = re.search(r"[\d,]+$", rate.what)[0]
+    bars(left, [*pair(beside, relay, "Debezium", "rival"), Bar(alone, "outbox", more.figure, more.printed, "outbox")], theme, "MB at the most", 1.16)
     bars(right, [Bar("", "100,000 wait", rate.beside / 1000, rate.beside_printed, "outbox"),
-                 Bar("", "1,000,000 wait", rate.figure / 1000, rate.printed, "outbox")], theme, "thousand events per second", 1.4)
+                 Bar("", f"{waiting} wait", rate.figure / 1000, rate.printed, "outbox")], theme, "thousand events per second", 1.4)
     right.set_ylim(3, -1)
     left.set_title(f"Memory: 1/{relay.beside / relay.figure:.0f} of Debezium's", fontsize=10, fontweight="bold")
-    right.set_title(f"Backlog × 10: rate × {rate.ratio}", fontsize=10, fontweight="bold")
+    right.set_title(f"Backlog × {int(waiting.replace(',', '')) // 100_000}: rate × {rate.ratio}", fontsize=10, fontweight="bold")
     return ""
 
 
