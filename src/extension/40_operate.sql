@@ -49,8 +49,8 @@ COMMENT ON VIEW outbox.workers IS
 CREATE OR REPLACE FUNCTION outbox_internal.worker_stands_still(patience interval DEFAULT '30 seconds') RETURNS boolean
 LANGUAGE sql STABLE PARALLEL RESTRICTED SET search_path = pg_catalog, pg_temp
 AS $$
-  SELECT coalesce(min(w.last_loop_at) < clock_timestamp() - patience - current_setting('outbox.poll_interval')::interval,
-                  false)
+  SELECT coalesce(min(w.last_loop_at) + patience + current_setting('outbox.poll_interval')::interval
+                  < clock_timestamp(), false)
   FROM outbox.workers AS w WHERE w.database = current_database()
 $$;
 COMMENT ON FUNCTION outbox_internal.worker_stands_still(interval) IS
