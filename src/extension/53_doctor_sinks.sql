@@ -68,6 +68,8 @@ DECLARE
   probe text; -- the statement that shows a failure; an endpoint answers only to a request
 BEGIN
   FOR s IN
+    -- Materialized: with statistics of pg_foreign_server the planner would compute the view for each sink.
+    WITH shown AS MATERIALIZED (SELECT * FROM outbox.sinks)
     SELECT v.*, f.oid AS server, f.srvoptions,
            u.unrecorded, u.unrecorded_since, u.record_error, u.unrecorded_delivered,
            t.state AS stop_state, t.reason, t.error, t.since, t.stopped_by,
@@ -79,7 +81,7 @@ BEGIN
            (SELECT '-- ' || c.hint FROM outbox_internal.client_library(f.srvfdw) AS c
             WHERE c.status = 'error' AND v.state = 'misconfigured') AS unfit,
            u.failures[array_position(u.reasons, 'duplicate')] AS duplicates
-    FROM outbox.sinks AS v
+    FROM shown AS v
     JOIN pg_foreign_server AS f ON f.srvname = v.name
     JOIN outbox_internal.sink_names AS n ON n.server = f.oid
     LEFT JOIN outbox.stopped_sinks AS t ON t.sink = v.name

@@ -70,6 +70,7 @@ COMMENT ON COLUMN outbox.database_metrics.dropped_sink_events IS
   'Pending events of sinks that were dropped; an estimate if very many are pending.';
 
 CREATE OR REPLACE VIEW outbox.sink_metrics AS
+  WITH shown AS MATERIALIZED (SELECT * FROM outbox.sinks) -- else it may be computed for each sink
   SELECT pg_catalog.current_database() AS datname, s.name AS sink,
          s.pending AS pending_events, s.estimated::integer AS pending_events_estimated,
          s.scheduled AS scheduled_events, s.blocked AS blocked_events, s.failing AS failing_events,
@@ -85,7 +86,7 @@ CREATE OR REPLACE VIEW outbox.sink_metrics AS
          coalesce(l.le, '{}') AS publish_latency_seconds, coalesce(l.buckets, '{}') AS publish_latency_seconds_bucket,
          coalesce(l.sum, 0) AS publish_latency_seconds_sum, coalesce(l.count, 0) AS publish_latency_seconds_count,
          coalesce(l.unrecorded, 0) AS unrecorded_events
-  FROM outbox.sinks AS s
+  FROM shown AS s
   JOIN pg_catalog.pg_foreign_server AS f ON f.srvname = s.name
   LEFT JOIN outbox_internal.sink_statistics() AS l ON l.server = f.oid
   WHERE NOT pg_catalog.pg_is_in_recovery();

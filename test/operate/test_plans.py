@@ -128,3 +128,17 @@ def test_rows_that_are_gone_are_not_passed_again_and_again(db):
         db.sql("DELETE FROM outbox.events_pending WHERE position < (SELECT max(position) FROM outbox.events_pending)")
         after = [buffers(db, look) for look in looks]
     assert all(many < few + 100 for few, many in zip(before, after, strict=True)), (before, after)
+
+
+@pytest.mark.parametrize("look", ["outbox_internal.doctor_sinks('30 s')", "outbox.sink_metrics", "outbox.sinks"])
+def test_the_sinks_are_looked_at_once(db, look):
+    """Also when the catalog of the sinks has statistics, which autovacuum makes where many are created."""
+    db.sql("""DO $$ BEGIN FOR n IN 1..200 LOOP
+              EXECUTE format('CREATE SERVER s%s FOREIGN DATA WRAPPER outbox_webhook OPTIONS (url %L, match %L)', n, 'https://localhost:1', jsonb_build_object('tenant', n)); END LOOP; END $$""")
+    db.sql("SELECT outbox.pause(name) FROM outbox.sinks")
+    statement = f"SELECT count(*) FROM {look}"
+    db.sql(statement)
+    before = buffers(db, statement)
+    db.sql("ANALYZE")
+    db.sql(statement)
+    assert buffers(db, statement) < 2 * before + 1000
